@@ -1,0 +1,153 @@
+"""Are the reported errors the realised ones? Many seeds against exact answers.
+
+For every seed: exact draws as exploration, a new partition, new chains. Then the root mean square
+error of posterior means, of weights and of log Z over the seeds is set against the error that each
+run reported. Ratios near 1 are honest; above 1 means that errors were reported too small.
+
+    python benchmarks/honest_errors.py paper2d --seeds 200 --jobs 2 --out benchmarks/results
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import logging
+import multiprocessing
+import os
+import time
+import warnings
+from pathlib import Path
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+import arviz as az
+import numpy as np
+import pymc as pm
+from provenance import provenance
+
+import pymc_spectral as ps
+from pymc_spectral import testing
+
+TARGETS = {"paper2d": testing.paper2d, "crossing": testing.crossing}
+N_EXACT = 2_000_000
+
+
+def run_seed(name: str, seed: int) -> dict:
+    """Run one seed end to end and return estimates, their errors and the truth."""
+    target = TARGETS[name]()
+    model = target.build()
+    points = target.sample(np.random.default_rng(seed), 4000)
+    start = time.perf_counter()
+    with model:
+        step = ps.SpectralPartitionStep(explore=points, random_seed=seed, progressbar=False)
+        idata = pm.sample(
+            draws=1000,
+            tune=1000,
+            step=step,
+            chains=max(step.n_cells, 4),
+            cores=1,
+            random_seed=seed,
+            progressbar=False,
+        )
+    seconds = time.perf_counter() - start
+    cells = idata["cells"]
+    exact = target.sample(np.random.default_rng(10**6 + seed), N_EXACT)
+    mass = np.bincount(step.partition.predict(exact), minlength=step.n_cells) / N_EXACT
+    ours, theirs = ps.summary(idata, round_to="none"), summary_of_arviz(idata)
+    return {
+        "seed": seed,
+        "n_cells": step.n_cells,
+        "weight": cells["weight"].values.tolist(),
+        "weight_mcse": cells["weight_mcse"].values.tolist(),
+        "mass": mass.tolist(),
+        "log_z": float(cells["log_marginal_likelihood"]),
+        "log_z_mcse": float(cells["log_marginal_likelihood_mcse"]),
+        "log_z_true": target.log_z,
+        "mean": ours["mean"].tolist(),
+        "mcse_mean": ours["mcse_mean"].tolist(),
+        "mean_true": np.asarray(target.mean).tolist(),
+        "arviz_mcse": theirs[0],
+        "arviz_r_hat": theirs[1],
+        "r_hat": cells["r_hat"].values.tolist(),
+        "ess": cells["ess_bulk"].values.tolist(),
+        "boundary_hit_rate": cells["boundary_hit_rate"].values.tolist(),
+        "seconds": seconds,
+    }
+
+
+def summary_of_arviz(idata) -> tuple[list[float], list[float]]:
+    """MCSE of the mean and r_hat of all parameters, unrounded, as ArviZ gives them."""
+    posterior = idata["posterior"]
+    posterior = posterior.dataset if hasattr(posterior, "dataset") else posterior
+    mcse = az.mcse(posterior, method="mean")
+    r_hat = az.rhat(posterior)
+    return (
+        np.concatenate([np.ravel(mcse[v].values) for v in mcse.data_vars]).tolist(),
+        np.concatenate([np.ravel(r_hat[v].values) for v in r_hat.data_vars]).tolist(),
+    )
+
+
+def report(runs: list[dict]) -> dict:
+    """Ratios of realised to reported error, and what else the runs should show."""
+
+    def ratio(error: np.ndarray, reported: np.ndarray) -> float:
+        return float(np.sqrt(np.mean(error**2)) / np.mean(reported))
+
+    mean_error = np.array([np.subtract(r["mean"], r["mean_true"]) for r in runs])
+    mcse = np.array([r["mcse_mean"] for r in runs])
+    arviz = np.array([r["arviz_mcse"] for r in runs])
+    weight_error = np.concatenate([np.subtract(r["weight"], r["mass"]) for r in runs])
+    weight_mcse = np.concatenate([r["weight_mcse"] for r in runs])
+    log_z_error = np.array([r["log_z"] - r["log_z_true"] for r in runs])
+    log_z_mcse = np.array([r["log_z_mcse"] for r in runs])
+    return {
+        "seeds": len(runs),
+        "n_cells": sorted({r["n_cells"] for r in runs}),
+        "means": [ratio(mean_error[:, k], mcse[:, k]) for k in range(mcse.shape[1])],
+        "weights": ratio(weight_error, weight_mcse),
+        "weights_rms_z": float(np.sqrt(np.mean((weight_error / weight_mcse) ** 2))),
+        "weights_max_z": float(np.max(np.abs(weight_error / weight_mcse))),
+        "log_z": ratio(log_z_error, log_z_mcse),
+        "log_z_mean_error": float(log_z_error.mean()),
+        "log_z_max_error": float(np.abs(log_z_error).max()),
+        "weights_max_error": float(np.abs(weight_error).max()),
+        "arviz_means": [ratio(mean_error[:, k], arviz[:, k]) for k in range(arviz.shape[1])],
+        "arviz_r_hat_max": float(max(max(r["arviz_r_hat"]) for r in runs)),
+        "squared_error": float(np.mean(np.sum(mean_error**2, axis=1))),
+        "seconds": float(np.mean([r["seconds"] for r in runs])),
+    }
+
+
+def _quiet_run(job: tuple[str, int]) -> dict:
+    """Run one seed without logs: they would drown the table."""
+    logging.getLogger("pymc").setLevel(logging.ERROR)
+    warnings.simplefilter("ignore")
+    return run_seed(*job)
+
+
+def main() -> None:
+    """Run the seeds and print, and with --out save, the ratios."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("target", choices=TARGETS)
+    parser.add_argument("--seeds", type=int, default=20)
+    parser.add_argument("--first-seed", type=int, default=1000)
+    parser.add_argument("--jobs", type=int, default=1)
+    parser.add_argument("--out", type=Path, help="folder for the JSON")
+    args = parser.parse_args()
+    jobs = [(args.target, args.first_seed + i) for i in range(args.seeds)]
+    runs = []
+    with multiprocessing.get_context("spawn").Pool(args.jobs, maxtasksperchild=50) as pool:
+        for done, run in enumerate(pool.imap_unordered(_quiet_run, jobs), 1):
+            runs.append(run)
+            if done % 10 == 0 or done == len(jobs):
+                print(done, json.dumps(report(runs)), flush=True)
+    runs.sort(key=lambda r: r["seed"])
+    if args.out:
+        args.out.mkdir(parents=True, exist_ok=True)
+        path = args.out / f"honest_errors_{args.target}_pymc{pm.__version__.split('.')[0]}.json"
+        path.write_text(json.dumps({**provenance(), "report": report(runs), "runs": runs}) + "\n")
+        print(path)
+
+
+if __name__ == "__main__":
+    main()

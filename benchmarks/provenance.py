@@ -1,0 +1,34 @@
+"""Where a result comes from: versions, commit and machine."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import platform
+import subprocess
+from pathlib import Path
+
+PACKAGES = ["pymc-spectral", "pymc", "pytensor", "arviz", "numpy", "scipy", "scikit-learn"]
+
+
+def provenance() -> dict:
+    """Versions of Python and packages, the commit, and the kind of machine."""
+    versions = {}
+    for package in PACKAGES:
+        try:
+            versions[package] = importlib.metadata.version(package)
+        except importlib.metadata.PackageNotFoundError:
+            versions[package] = "source tree"
+    return {
+        "python": platform.python_version(),
+        "versions": versions,
+        "commit": _git("rev-parse", "HEAD"),
+        "changed_files": bool(_git("status", "--porcelain", "pymc_spectral")),
+        "machine": platform.machine(),
+    }
+
+
+def _git(*args: str) -> str:
+    """Output of a git command run in the repository, empty if there is none."""
+    folder = Path(__file__).resolve().parent
+    done = subprocess.run(["git", *args], cwd=folder, capture_output=True, text=True)
+    return done.stdout.strip()

@@ -1,0 +1,169 @@
+"""The log density confined to one cell, as a PyTensor graph.
+
+One shared integer says which cell, so a single compilation serves every chain. Points that must
+be rejected get finite codes instead of ``-inf``: far below any log density, they are rejected by
+every kernel all the same, and a rejected NUTS trajectory still tells from its energy why it ended.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import singledispatch
+from typing import Any
+
+import numpy as np
+import pymc as pm
+import pytensor
+import pytensor.tensor as pt
+from pymc.pytensorf import compile as compile_pymc
+from pymc.pytensorf import join_nonshared_inputs
+from pytensor.tensor import TensorVariable
+
+from pymc_spectral.rules import DiscriminantRule, NystromRule, Rule, VoronoiRule
+
+__all__ = ["NAN_LOGP", "OUTSIDE", "RestrictedTarget", "cell_graph"]
+
+NAN_LOGP = -1e300
+"""Code of a point of the cell whose log density is NaN."""
+OUTSIDE = -1e303
+"""Code of a point outside the cell."""
+# Anything below is one of the codes: no log density gets there.
+CODES_BELOW = -1e299
+
+
+@singledispatch
+def cell_graph(rule: Rule, x: TensorVariable) -> TensorVariable:
+    """Cell of one point, computed inside a graph.
+
+    Parameters
+    ----------
+    rule : VoronoiRule, DiscriminantRule or NystromRule
+        Frozen rule of a fitted partition, ``partition.rule_``.
+    x : TensorVariable, shape (d,)
+        Point in the coordinates that the partition was fitted in.
+
+    Returns
+    -------
+    TensorVariable
+        Scalar integer, equal to ``rule.predict(x[None])[0]``.
+    """
+    raise TypeError(f"No graph is known for a rule of type {type(rule).__name__}.")
+
+
+@cell_graph.register
+def _(rule: VoronoiRule, x: TensorVariable) -> TensorVariable:
+    y = (x - rule.shift) / rule.scale
+    score = pt.dot(pt.constant(rule.centres), y) - 0.5 * np.sum(rule.centres**2, axis=1)
+    return pt.constant(rule.owner)[pt.argmax(score)]
+
+
+@cell_graph.register
+def _(rule: DiscriminantRule, x: TensorVariable) -> TensorVariable:
+    n_components, d = rule.means.shape
+    # All components in one matrix product: row c*d + j holds column j of factor c.
+    stacked = np.ascontiguousarray(np.transpose(rule.factors, (0, 2, 1)).reshape(-1, d))
+    shifted = (x[None, :] - rule.means)[:, None, :]
+    blocks = pt.constant(stacked.reshape(n_components, d, d))
+    if d <= 8:
+        # Small enough that elementwise work beats the call overhead of many products.
+        y = pt.sum(blocks * shifted, axis=2)
+    else:
+        y = pt.stack([pt.dot(blocks.data[c], x - rule.means[c]) for c in range(n_components)])
+    power = 0.5 * (rule.dof + d)
+    distance = pt.sum(y**2, axis=1)
+    score = rule.log_constants - power * pt.log1p(distance / rule.dof)
+    return pt.constant(rule.owner)[pt.argmax(score)]
+
+
+@cell_graph.register
+def _(rule: NystromRule, x: TensorVariable) -> TensorVariable:
+    y = pt.dot(x - rule.shift, pt.constant(rule.whiten))
+    squared = pt.sum((y[None, :] - rule.landmarks) ** 2, axis=1)
+    if rule.n_neighbours:
+        kth = pt.sort(squared)[rule.n_neighbours]
+        own_scale = pt.maximum(pt.sqrt(kth), rule.local_scale.min())
+    else:
+        own_scale = pt.constant(rule.local_scale[0])
+    log_affinity = -squared / (own_scale * rule.local_scale) - rule.half_log_degree
+    weights = pt.exp(log_affinity - pt.max(log_affinity))
+    z = pt.dot(weights, pt.constant(rule.vectors))
+    norm = pt.sqrt(pt.sum(z**2))
+    z = z / pt.switch(norm > 0, norm, 1.0)
+    score = pt.dot(pt.constant(rule.centres), z) - 0.5 * np.sum(rule.centres**2, axis=1)
+    closest = pt.argmin(squared)
+    limit = (rule.far * pt.constant(rule.local_scale)[closest]) ** 2
+    far_segment = pt.constant(rule.landmark_segment)[closest]
+    segment = pt.switch(squared[closest] > limit, far_segment, pt.argmax(score))
+    return pt.constant(rule.owner)[segment]
+
+
+def _constant(value: float) -> TensorVariable:
+    """Float64 constant: PyTensor would try float32 first, and the codes overflow it."""
+    return pt.constant(np.asarray(value, dtype="float64"))
+
+
+class RestrictedTarget:
+    """A model's log density confined to whichever cell is selected.
+
+    Parameters
+    ----------
+    model : pymc.Model
+    rule : Rule
+        Frozen rule of a fitted partition of the raveled ``model.value_vars``.
+
+    Attributes
+    ----------
+    cell : shared variable
+        The selected cell.
+    """
+
+    def __init__(self, model: pm.Model, rule: Rule):
+        self.model = model
+        self.rule = rule
+        self.cell = pytensor.shared(np.asarray(0, dtype="int64"), name="spectral_cell")
+
+    def select(self, cell: int) -> None:
+        """Confine the target to this cell from now on, in every function made from it."""
+        self.cell.set_value(np.asarray(cell, dtype="int64"))
+
+    def logp(self) -> TensorVariable:
+        """Log density of the model inside the selected cell, a code below -1e299 outside."""
+        x = pt.concatenate([pt.flatten(v).astype("float64") for v in self.model.value_vars])
+        if len(self.model.value_vars) == 1 and self.model.value_vars[0].ndim == 1:
+            x = self.model.value_vars[0]
+        inside = pt.eq(cell_graph(self.rule, x), self.cell)
+        logp = pm.Model.logp(self.model)
+        # A NaN must not get through a comparison: `y > nan` is false, and slice would accept it.
+        usable = pt.switch(pt.isnan(logp), _constant(NAN_LOGP), logp)
+        return pt.switch(inside, usable, _constant(OUTSIDE))
+
+    @contextmanager
+    def confining_model(self) -> Iterator[pm.Model]:
+        """Make ``model.logp()`` the restricted one, for step methods built inside the context.
+
+        PyMC's step methods take the density from ``model.logp()`` when they are constructed. This
+        replaces that one method on this one model, and puts it back.
+        """
+
+        def logp(vars: Any = None, jacobian: bool = True, sum: bool = True) -> Any:
+            if vars is not None or not jacobian or not sum:
+                return pm.Model.logp(self.model, vars=vars, jacobian=jacobian, sum=sum)
+            return self.logp()
+
+        self.model.logp = logp  # type: ignore[method-assign]
+        try:
+            yield self.model
+        finally:
+            del self.model.logp
+
+    def compile_logp(self, **compile_kwargs: Any) -> Any:
+        """Compile the restricted log density as a function of the raveled point."""
+        point = self.model.initial_point()
+        start = {v.name: point[v.name] for v in self.model.value_vars}
+        [logp], x = join_nonshared_inputs(
+            point=start, outputs=[self.logp()], inputs=self.model.value_vars, shared_inputs={}
+        )
+        function = compile_pymc([x], logp, **compile_kwargs)
+        function.trust_input = True
+        return function

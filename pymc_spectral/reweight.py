@@ -1,0 +1,412 @@
+"""Chains that ran in one cell each -> equal-weight draws, with the cells' weights beside them.
+
+The result is what ArviZ and PyMC expect: a ``posterior`` whose rows count alike. Each output chain
+holds every cell in proportion to its weight; the chains as they ran stay in ``cell_posterior`` and
+``cell_sample_stats``, from which everything can be computed again, for instance from a file.
+"""
+
+from __future__ import annotations
+
+import logging
+from importlib import metadata
+from typing import Any
+
+import numpy as np
+import xarray as xr
+
+from pymc_spectral import _idata
+from pymc_spectral._ess import bulk_ess, rank_rhat
+from pymc_spectral.bridge import BridgeError, BridgeKind
+from pymc_spectral.strata import (
+    BRIDGE_STATS,
+    Weighing,
+    columns_of,
+    stat_values,
+    stratified_mean,
+    weigh,
+)
+
+__all__ = ["choose_rows", "reweight", "run_length"]
+
+_log = logging.getLogger(__name__)
+
+# Stats about the weighing of one draw: without meaning for a row of the reweighted posterior.
+_DROPPED_STATS = (*BRIDGE_STATS, "proposal_fit", "nan_logp")
+
+# The run length aims at this multiple of the weights' own variance, because ArviZ's estimate of
+# the label process scatters around its mean.
+_CAUTION = 1.5
+
+# Columns handled together: bounds memory for models with thousands of Deterministics.
+_CHUNK = 256
+
+
+def reweight(
+    idata: Any,
+    *,
+    bridge: BridgeKind | None = None,
+    random_seed: int | None = None,
+    n_cells: int | None = None,
+) -> Any:
+    """Turn chains that ran in one cell each into equal-weight posterior draws.
+
+    Parameters
+    ----------
+    idata : InferenceData or DataTree
+        Raw chains with the sampler stats of `SpectralPartitionStep`, or a result that was already
+        reweighted (also one loaded from a file): then its chains are weighed again.
+    bridge : {"optimal", "geometric"}, optional
+        Bridge function. Default: that of the previous result, else ``"optimal"``.
+    random_seed : int, optional
+        Seeds the order in which cells alternate; no estimate depends on it. Default: that of the
+        previous result, else 0, so the same chains always give the same rows.
+    n_cells : int, optional
+        Number of cells of the partition, to notice when the last ones have no chain. Default: one
+        more than the highest cell seen.
+
+    Returns
+    -------
+    InferenceData or DataTree
+        The same type with the groups ``posterior`` and ``sample_stats`` (equal-weight rows, shape
+        as before), ``cells`` (weights and diagnostics by cell), ``cell_posterior`` and
+        ``cell_sample_stats`` (the chains as they ran). Other groups are kept; those with a row per
+        draw, such as ``log_likelihood``, follow the new rows. `idata` itself is not changed.
+
+    Raises
+    ------
+    ValueError
+        When the bridge's stats are missing, a cell has no draws, or a chain changed cell.
+    BridgeError
+        When a cell's mass cannot be estimated. Its attribute ``idata`` holds `idata`, so that a
+        long run is not lost.
+    """
+    groups = _idata.groups(idata)
+    again = "cell_posterior" in groups and "cell_sample_stats" in groups
+    chains, stats = _source(groups)
+    previous = groups["cells"].attrs if again and "cells" in groups else {}
+    kind: BridgeKind = bridge or previous.get("bridge", "optimal")
+    seed = int(previous.get("random_seed", 0) if random_seed is None else random_seed)
+    if n_cells is None and again and "cells" in groups:
+        n_cells = groups["cells"].sizes["cell"]
+    try:
+        weighing = weigh(stats, kind, n_cells)
+    except BridgeError as error:
+        error.idata = idata
+        raise
+    _, columns = columns_of(chains)
+    weights = weighing.weights
+    total = chains.sizes["chain"] * chains.sizes["draw"]
+    inefficiency = _inefficiency(columns, weighing)
+    length = run_length(weights.weight, weights.weight_cov, total, inefficiency)
+    rows = choose_rows(
+        weights.weight,
+        weighing.cell_of_chain,
+        chains.sizes["draw"],
+        length,
+        np.random.default_rng(seed),
+    )
+
+    result = {
+        "posterior": _take(chains, rows),
+        "sample_stats": _row_stats(stats, rows),
+        "cells": _cells(columns, stats, weighing).assign_attrs(
+            bridge=kind,
+            random_seed=seed,
+            run_length=length,
+            creation_library="pymc_spectral",
+            creation_library_version=_version(),
+        ),
+        "cell_posterior": chains,
+        "cell_sample_stats": _saveable(stats),
+    }
+    for name, group in groups.items():
+        if name in result:
+            continue
+        if not _follows_rows(name, group, chains):
+            result[name] = group
+        elif not again:
+            result[name] = _take(group, rows)
+        else:
+            moved = _move(group, groups["sample_stats"], rows)
+            if moved is None:
+                _log.warning(
+                    "The group %s belongs to rows that the new weights no longer hold and was "
+                    "dropped; compute it again from the new posterior.",
+                    name,
+                )
+            else:
+                result[name] = moved
+    order = [*(n for n in groups if n in result), *(n for n in result if n not in groups)]
+    return _idata.build({name: result[name] for name in order}, like=idata)
+
+
+def _source(groups: dict[str, xr.Dataset]) -> tuple[xr.Dataset, xr.Dataset]:
+    """Return the chains as they ran, and their stats."""
+    prefix = "cell_" if "cell_posterior" in groups and "cell_sample_stats" in groups else ""
+    missing = [n for n in (prefix + "posterior", prefix + "sample_stats") if n not in groups]
+    if missing:
+        raise ValueError(
+            f"idata has no group {' and no group '.join(missing)} (it has {', '.join(groups)}); "
+            "pass the whole result of pm.sample."
+        )
+    chains, stats = groups[prefix + "posterior"], groups[prefix + "sample_stats"]
+    absent = [name for name in ("cell", *BRIDGE_STATS) if name not in stats]
+    if absent:
+        raise ValueError(
+            f"sample_stats lacks {', '.join(absent)}, so these draws cannot be weighed; sample "
+            "with pm.sample(step=SpectralPartitionStep(), ...) and keep sample_stats."
+        )
+    sizes = [{d: group.sizes.get(d) for d in ("chain", "draw")} for group in (chains, stats)]
+    if sizes[0] != sizes[1] or not all(sizes[0].values()):
+        raise ValueError(
+            f"posterior has {sizes[0]} and sample_stats {sizes[1]}; they must agree and not be "
+            "empty. Pass the result of pm.sample as it came."
+        )
+    return chains, stats
+
+
+def run_length(
+    weight: np.ndarray, weight_cov: np.ndarray, total: int, inefficiency: float = 0.0
+) -> int:
+    """Return how many rows of one cell should follow each other.
+
+    ArviZ takes the sequence of cells in a chain for a random process. Runs of g rows make it see a
+    variance of ``g w (1 - w) / total`` in a weight, and of about ``g Var(x) / total`` in a mean.
+
+    Parameters
+    ----------
+    weight, weight_cov : ndarray, shapes (cells,) and (cells, cells)
+        Weights and the covariance of their errors. What ArviZ sees is made to exceed the weights'
+        own error variance for every function that differs between cells: g is at least `total`
+        times the largest eigenvalue of ``weight_cov`` relative to ``diag(weight)``.
+    total : int
+        Rows in all chains.
+    inefficiency : float
+        ``total * mcse ** 2 / sd ** 2`` of the worst estimated parameter. g is at least this, so
+        that the error of slowly mixing cells is covered too, although alternating cells hide their
+        autocorrelation.
+
+    Returns
+    -------
+    int
+        g >= 1.
+    """
+    held = weight > 0
+    scale = 1.0 / np.sqrt(weight[held])
+    relative = weight_cov[np.ix_(held, held)] * np.outer(scale, scale)
+    largest = total * float(np.linalg.eigvalsh(relative)[-1])
+    return max(1, int(np.ceil(_CAUTION * max(largest, inefficiency))))
+
+
+def _inefficiency(columns: np.ndarray, weighing: Weighing) -> float:
+    """Return the largest ``total * mcse ** 2 / sd ** 2`` of a mean among the parameters."""
+    worst = 0.0
+    for k in range(0, columns.shape[2], _CHUNK):
+        x = columns[:, :, k : k + _CHUNK]
+        mean, mcse = stratified_mean(x, weighing)
+        variance, _ = stratified_mean((x - mean) ** 2, weighing, mcse=False)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            ratio = mcse**2 / variance
+        ratio = ratio[np.isfinite(ratio) & (variance > 1e-20 * mean**2)]
+        worst = max(worst, float(ratio.max(initial=0.0)))
+    return worst * columns.shape[0] * columns.shape[1]
+
+
+def choose_rows(
+    weight: np.ndarray,
+    cell_of_chain: np.ndarray,
+    draws: int,
+    length: int,
+    rng: np.random.Generator,
+) -> tuple[np.ndarray, np.ndarray]:
+    """Choose which draw stands in each row of the equal-weight posterior.
+
+    Parameters
+    ----------
+    weight : ndarray, shape (cells,)
+        Weights, summing to 1.
+    cell_of_chain : ndarray of int, shape (chains,)
+        Cell in which each chain ran.
+    draws : int
+        Draws per chain, in and out.
+    length : int
+        Rows of one cell that follow each other, see :func:`run_length`.
+    rng : numpy.random.Generator
+        Orders the cells.
+
+    Returns
+    -------
+    source_chain, source_draw : ndarray of int, shape (chains, draws)
+        Where each row comes from.
+
+    Notes
+    -----
+    1. The chains x draws rows are apportioned to the cells by their weights (largest remainder),
+       then evenly to the half chains, so that no chain or half differs from another by its mix of
+       cells and `r_hat` compares what it should.
+    2. The rows of a cell take its draws in time order at even spacing: every draw about equally
+       often, repeats side by side, each output chain its own stretch.
+    3. Within a half chain, runs of `length` rows of one cell come in random order.
+    """
+    chains = cell_of_chain.size
+    total = chains * draws
+    rows_of_cell = _apportion(weight * total, total)
+    halves = np.tile([draws // 2, draws - draws // 2], chains)
+    table = _spread(rows_of_cell, halves)
+    used = np.zeros(weight.size, dtype=int)
+    source_chain = np.empty(total, dtype=int)
+    source_draw = np.empty(total, dtype=int)
+    filled = 0
+    for counts in table:
+        runs: list[tuple[int, int]] = []
+        for cell in np.flatnonzero(counts).tolist():
+            n_runs = max(1, round(counts[cell] / length))
+            sizes = np.diff(np.linspace(0, counts[cell], n_runs + 1).round().astype(int))
+            runs += [(cell, size) for size in sizes.tolist()]
+        for k in rng.permutation(len(runs)):
+            cell, size = runs[k]
+            mine = np.flatnonzero(cell_of_chain == cell)
+            place = used[cell] + np.arange(size) + 0.5
+            draw = (place * (mine.size * draws / rows_of_cell[cell])).astype(int)
+            source_chain[filled : filled + size] = mine[draw // draws]
+            source_draw[filled : filled + size] = draw % draws
+            used[cell] += size
+            filled += size
+    return source_chain.reshape(chains, draws), source_draw.reshape(chains, draws)
+
+
+def _apportion(shares: np.ndarray, total: int) -> np.ndarray:
+    """Round shares to integers that sum to `total`, by largest remainder."""
+    counts = np.floor(shares).astype(int)
+    order = np.argsort(counts - shares, kind="stable")
+    counts[order[: total - counts.sum()]] += 1
+    return counts
+
+
+def _spread(rows_of_cell: np.ndarray, sizes: np.ndarray) -> np.ndarray:
+    """Spread the cells' rows over blocks of given sizes, each as close to the mix as can be."""
+    table = np.zeros((sizes.size, rows_of_cell.size), dtype=int)
+    done = np.zeros(rows_of_cell.size, dtype=int)
+    share = np.cumsum(sizes) / sizes.sum()
+    for b, size in enumerate(sizes):
+        due = rows_of_cell * share[b] - done
+        counts = np.clip(np.floor(due + 1e-9).astype(int), 0, rows_of_cell - done)
+        while (gap := int(size - counts.sum())) != 0:
+            # Give to (or take from) the cell that is furthest behind (or ahead).
+            room = counts < rows_of_cell - done if gap > 0 else counts > 0
+            behind = np.where(room, (due - counts) * np.sign(gap), -np.inf)
+            counts[int(np.argmax(behind))] += int(np.sign(gap))
+        table[b] = counts
+        done += counts
+    return table
+
+
+def _take(group: xr.Dataset, rows: tuple[np.ndarray, np.ndarray]) -> xr.Dataset:
+    """Return a group whose (chain, draw) rows are those at `rows`; coordinates stay."""
+    data = {}
+    for name, values in group.data_vars.items():
+        if "chain" in values.dims and "draw" in values.dims:
+            values = values.transpose("chain", "draw", ...)
+            values = values.copy(data=values.values[rows])
+        data[name] = values
+    return group.assign(data)
+
+
+def _saveable(stats: xr.Dataset) -> xr.Dataset:
+    """Drop stats that hold Python objects (NUTS' warnings), which no file format takes."""
+    return stats.drop_vars([n for n, v in stats.data_vars.items() if v.dtype == object])
+
+
+def _row_stats(stats: xr.Dataset, rows: tuple[np.ndarray, np.ndarray]) -> xr.Dataset:
+    """Return the stats of the reweighted rows: the kernel's, the cell, and where each came from."""
+    kept = _saveable(stats).drop_vars([n for n in _DROPPED_STATS if n in stats])
+    dims = ("chain", "draw")
+    return _take(kept, rows).assign(source_chain=(dims, rows[0]), source_draw=(dims, rows[1]))
+
+
+def _follows_rows(name: str, group: xr.Dataset, chains: xr.Dataset) -> bool:
+    """Tell whether a group has one entry per posterior row, like log_likelihood."""
+    if name.startswith(("warmup_", "cell_")) or (name.endswith("prior") and name != "log_prior"):
+        return False
+    if name in ("prior_predictive", "sample_stats_prior"):
+        return False
+    return all(group.sizes.get(d) == chains.sizes[d] for d in ("chain", "draw"))
+
+
+def _move(
+    group: xr.Dataset, old_stats: xr.Dataset, rows: tuple[np.ndarray, np.ndarray]
+) -> xr.Dataset | None:
+    """Reorder a group from a previous result's rows to new ones; None if it lacks some of them."""
+    if "source_chain" not in old_stats or "source_draw" not in old_stats:
+        return None
+    old = (stat_values(old_stats, "source_chain"), stat_values(old_stats, "source_draw"))
+    if all(np.array_equal(a, b) for a, b in zip(old, rows, strict=True)):
+        return group
+    chains, draws = rows[0].shape
+    place = np.full((chains, draws), -1)
+    place[old] = np.arange(chains * draws).reshape(chains, draws)
+    wanted = place[rows]
+    if (wanted < 0).any():
+        return None
+    return _take(group, (wanted // draws, wanted % draws))
+
+
+def _cells(columns: np.ndarray, stats: xr.Dataset, weighing: Weighing) -> xr.Dataset:
+    """Build the group of weights and diagnostics by cell."""
+    weights, estimates = weighing.weights, weighing.estimates
+    cells = range(len(estimates))
+    diagnostics: dict[str, list[float]] = {"ess_bulk": [], "r_hat": []}
+    counts: dict[str, list[int]] = {"n_chains": [], "n_diverging": [], "n_nan_logp": []}
+    hits: list[float] = []
+    for cell in cells:
+        mine = np.flatnonzero(weighing.cell_of_chain == cell)
+        draws = columns[mine]
+        diagnostics["ess_bulk"].append(_extreme(bulk_ess(draws), np.nanmin))
+        diagnostics["r_hat"].append(_extreme(rank_rhat(draws), np.nanmax))
+        counts["n_chains"].append(mine.size)
+        counts["n_diverging"].append(int(_count(stats, "diverging", mine)))
+        counts["n_nan_logp"].append(int(_count(stats, "nan_logp", mine)))
+        hits.append(_count(stats, "boundary_hit", mine) / (mine.size * columns.shape[1]))
+    by_cell: dict[str, Any] = {
+        "weight": weights.weight,
+        "weight_mcse": weights.weight_mcse,
+        "log_evidence": weights.log_evidence,
+        "log_evidence_mcse": weights.log_evidence_mcse,
+        **diagnostics,
+        "boundary_hit_rate": hits,
+        **counts,
+        "n_draws": [e.influence_draw.size for e in estimates],
+        "share_inside": [e.share_inside for e in estimates],
+        "bridge_ess": [e.ess for e in estimates],
+        "pareto_k": [e.pareto_k for e in estimates],
+        "discrepancy": [e.discrepancy for e in estimates],
+        "bridge_converged": [e.converged for e in estimates],
+    }
+    data: dict[str, Any] = {name: ("cell", np.asarray(v)) for name, v in by_cell.items()}
+    data["weight_cov"] = (("cell", "cell_bis"), weights.weight_cov)
+    data["log_marginal_likelihood"] = weights.log_marginal_likelihood
+    data["log_marginal_likelihood_mcse"] = weights.log_marginal_likelihood_mcse
+    index = np.arange(len(estimates))
+    return xr.Dataset(
+        data,
+        coords={"cell": index, "cell_bis": index},
+    )
+
+
+def _count(stats: xr.Dataset, name: str, mine: np.ndarray) -> float:
+    """Sum a stat over some chains; 0 when the kernel does not report it."""
+    return float(stats[name].isel(chain=mine).sum()) if name in stats else 0.0
+
+
+def _extreme(values: np.ndarray, reduce: Any) -> float:
+    """Reduce the finite values, NaN when there is none."""
+    values = values[~np.isnan(values)]
+    return float(reduce(values)) if values.size else float("nan")
+
+
+def _version() -> str:
+    """Return the installed version of this package."""
+    try:
+        return metadata.version("pymc_spectral")
+    except metadata.PackageNotFoundError:
+        return "unknown"

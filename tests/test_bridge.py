@@ -1,0 +1,366 @@
+"""Bridge sampling against masses known in closed form, and the honesty of its errors."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+from scipy import stats
+from scipy.signal import lfilter
+from scipy.special import logsumexp
+
+from pymc_spectral.bridge import BridgeError, bridge_estimate, cell_weights
+from pymc_spectral.proposal import Proposal, fit_proposal
+
+KINDS = ("optimal", "geometric")
+PROPOSALS = ("normal", "student")
+LOG_MASS = 7.0
+
+
+def ar1(rng, n, d, phi):
+    """Draw a stationary AR(1) series with standard normal margins, (n, d)."""
+    noise = rng.standard_normal((n, d)) * np.sqrt(1 - phi**2)
+    return lfilter([1.0], [1.0, -phi], noise, axis=0, zi=phi * rng.standard_normal((1, d)))[0]
+
+
+def normal_target(x):
+    """Return exp(LOG_MASS) times the standard normal density, in logs."""
+    return LOG_MASS + stats.norm.logpdf(x).sum(axis=-1)
+
+
+def half_target(x):
+    """Return the same, cut off at x0 = 0 and doubled: half of a proposal at 0 falls outside."""
+    return np.where(x[..., 0] > 0, normal_target(x) + np.log(2.0), -np.inf)
+
+
+def heavy_target(x):
+    """Return exp(LOG_MASS) times independent Student densities with 5 degrees, in logs."""
+    return LOG_MASS + stats.t(5).logpdf(x).sum(axis=-1)
+
+
+TARGETS = {
+    "normal": (normal_target, lambda x: x),
+    "half": (half_target, lambda x: np.column_stack([np.abs(x[:, 0]), x[:, 1:]])),
+    "heavy": (heavy_target, lambda x: np.sign(x) * stats.t(5).isf(stats.norm.sf(np.abs(x)))),
+}
+
+
+def run(rng, target="normal", d=2, phi=0.0, draws=1000, tune=500, chains=1, proposal="normal"):
+    """Return the four terms and fits of chains that refit their proposal on earlier draws."""
+    log_target, transform = TARGETS[target]
+    terms = np.empty((4, chains, draws))
+    fits = np.zeros((chains, draws), dtype=int)
+    for k in range(chains):
+        x = transform(ar1(rng, tune + draws, d, phi))
+        start = 0
+        while start < draws:
+            stop = min(draws, start + max(50, (tune + start) // 4))
+            p = fit_proposal(x[: tune + start], proposal)
+            now, fresh = x[tune + start : tune + stop], p.sample(rng, stop - start)
+            rows = (k, slice(start, stop))
+            terms[0][rows], terms[1][rows] = log_target(now), p.logpdf(now)
+            terms[2][rows], terms[3][rows] = log_target(fresh), p.logpdf(fresh)
+            fits[rows] = fits[k].max() + 1
+            start = stop
+    return terms, fits
+
+
+def repeat(n, kinds, seed, **kwargs):
+    """Return errors and reported errors, (n,) each, by bridge, all on the same runs."""
+    rng = np.random.default_rng(seed)
+    found = {kind: [] for kind in kinds}
+    for _ in range(n):
+        terms, fits = run(rng, **kwargs)
+        for kind in kinds:
+            e = bridge_estimate(*terms, proposal_fit=fits, kind=kind)
+            assert e.converged
+            found[kind].append((e.log_c - LOG_MASS, e.mcse))
+    return {kind: np.array(values).T for kind, values in found.items()}
+
+
+def assert_honest(error, mcse, tolerance):
+    """Check that errors are centred, of the size reported, and without wild outliers."""
+    n = error.size
+    assert np.sqrt(np.mean(error**2)) / mcse.mean() == pytest.approx(1.0, abs=tolerance)
+    assert np.sqrt(np.mean((error / mcse) ** 2)) == pytest.approx(1.0, abs=tolerance)
+    assert abs(error.mean()) < 4.5 * error.std() / np.sqrt(n)
+
+
+@pytest.mark.parametrize("proposal", PROPOSALS)
+@pytest.mark.parametrize(
+    "case",
+    [
+        {"d": 2, "phi": 0.7},
+        {"d": 10, "phi": 0.5, "chains": 2},
+        {"target": "half", "d": 2, "phi": 0.5},
+    ],
+    ids=["normal2", "normal10", "half2"],
+)
+def test_errors_are_as_reported(case, proposal):
+    # The rms of 200 standardised errors has a standard error of 5 %.
+    for error, mcse in repeat(200, KINDS, 1, proposal=proposal, **case).values():
+        assert_honest(error, mcse, 0.2)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("proposal", PROPOSALS)
+@pytest.mark.parametrize(
+    "case",
+    [
+        {"d": 1},
+        {"d": 1, "phi": 0.5},
+        {"d": 2, "phi": 0.9, "chains": 2},
+        {"d": 10, "phi": 0.5},
+        {"d": 30, "chains": 4},
+        {"d": 30, "phi": 0.5},
+        {"target": "half", "d": 2, "phi": 0.5},
+        {"target": "half", "d": 10, "phi": 0.8, "chains": 2},
+        {"target": "heavy", "d": 1, "phi": 0.5},
+        {"target": "heavy", "d": 3},
+        {"d": 3, "phi": 0.3, "draws": 200, "tune": 50},
+        {"d": 2, "phi": -0.6},
+    ],
+    ids=lambda case: "-".join(f"{k}{v}" for k, v in case.items()),
+)
+def test_errors_are_as_reported_everywhere(case, proposal):
+    for error, mcse in repeat(500, KINDS, 2, proposal=proposal, **case).values():
+        assert_honest(error, mcse, 0.15)
+
+
+def test_fitting_to_the_draws_themselves_would_be_noticed():
+    # Negative control, and the reason for the stream: bias -d (d + 3) / (4 n).
+    d, n, rng = 10, 150, np.random.default_rng(3)
+    error = []
+    for _ in range(40):
+        x = rng.standard_normal((n, d))
+        p = Proposal("normal", x.mean(axis=0), np.cov(x.T))
+        y = p.sample(rng, n)
+        e = bridge_estimate(normal_target(x), p.logpdf(x), normal_target(y), p.logpdf(y))
+        error.append(e.log_c - LOG_MASS)
+    assert np.mean(error) == pytest.approx(-d * (d + 3) / (4 * n), rel=0.4)
+    assert abs(np.mean(error)) > 10 * np.std(error) / np.sqrt(40)
+
+
+def test_a_perfect_proposal_gives_the_exact_mass():
+    rng = np.random.default_rng(4)
+    p = Proposal("normal", np.zeros(3), np.eye(3))
+    x, y = p.sample(rng, 100), p.sample(rng, 100)
+    for kind in KINDS:
+        e = bridge_estimate(normal_target(x), p.logpdf(x), normal_target(y), p.logpdf(y), kind=kind)
+        assert e.log_c == pytest.approx(LOG_MASS, abs=1e-9)
+        assert e.mcse < 1e-9
+
+
+def test_the_root_is_the_fixed_point_of_meng_and_wong():
+    terms, _ = run(np.random.default_rng(5), target="half", d=3, draws=400)
+    e = bridge_estimate(*terms)
+    a, b = (terms[2] - terms[3]).ravel(), (terms[0] - terms[1]).ravel()
+    s1 = e.ess / (e.ess + e.n_fresh)
+    log_c = 0.0
+    for _ in range(500):
+        numerator = np.where(
+            np.isfinite(a), np.exp(a - np.logaddexp(np.log(s1) + a, np.log1p(-s1) + log_c)), 0.0
+        )
+        denominator = np.exp(-np.logaddexp(np.log(s1) + b, np.log1p(-s1) + log_c))
+        log_c = np.log(numerator.mean()) - np.log(denominator.mean())
+    # The shares enter through the previous pass's ESS: equal to second order only.
+    assert e.log_c == pytest.approx(log_c, abs=0.1 * e.mcse)
+    assert e.iterations < 40
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("offset", [-1e5, 1e5, 3e6])
+def test_far_off_log_densities_only_shift_the_answer(kind, offset):
+    terms, fits = run(np.random.default_rng(6), target="half")
+    near = bridge_estimate(*terms, proposal_fit=fits, kind=kind)
+    terms[[0, 2]] += offset
+    far = bridge_estimate(*terms, proposal_fit=fits, kind=kind)
+    assert far.log_c - offset == pytest.approx(near.log_c, abs=1e-6)
+    assert far.mcse == pytest.approx(near.mcse, rel=1e-4)
+    assert far.converged
+
+
+def test_densities_that_hardly_overlap_give_a_large_error_not_a_wrong_answer():
+    # A proposal 4 standard deviations off: the answer must be within its own wide error.
+    rng, z = np.random.default_rng(7), []
+    p = Proposal("normal", np.array([4.0]), np.eye(1))
+    for _ in range(50):
+        x, y = rng.standard_normal((1000, 1)), p.sample(rng, 1000)
+        e = bridge_estimate(normal_target(x), p.logpdf(x), normal_target(y), p.logpdf(y))
+        assert e.converged
+        assert e.mcse > 0.1
+        z.append((e.log_c - LOG_MASS) / e.mcse)
+    assert np.abs(z).max() < 5
+
+
+def test_autocorrelation_counts_once():
+    # AR(1) draws with a mean shift in the proposal make the series of terms close to AR(1) too.
+    rng, phi, n = np.random.default_rng(8), 0.9, 20_000
+    p = Proposal("normal", np.array([0.5]), np.eye(1))
+    x, y = ar1(rng, n, 1, phi), p.sample(rng, n)
+    fresh = normal_target(y), p.logpdf(y)
+    # The geometric bridge: its terms do not depend on the ESS.
+    slow = bridge_estimate(normal_target(x), p.logpdf(x), *fresh, kind="geometric")
+    x = rng.permutation(x)
+    fast = bridge_estimate(normal_target(x), p.logpdf(x), *fresh, kind="geometric")
+    tau = (1 + phi) / (1 - phi)
+    assert n / slow.ess == pytest.approx(tau, rel=0.25)
+    assert fast.ess == pytest.approx(n, rel=0.1)
+    assert slow.variance_draw / fast.variance_draw == pytest.approx(tau, rel=0.35)
+    assert slow.variance_fresh == fast.variance_fresh
+
+
+def test_fits_of_different_quality_do_not_pass_for_disagreement():
+    # Two good fits that differ: levels of the terms jump between them, in step on both sides.
+    rng, z, ratio, widened = np.random.default_rng(9), [], [], 0
+    fits = np.repeat([0, 1], 500)
+    for _ in range(100):
+        terms = np.empty((4, 1, 1000))
+        for fit, scale in enumerate((1.0, 4.0)):
+            p = Proposal("normal", np.zeros(2), scale * np.eye(2))
+            x, y = rng.standard_normal((500, 2)), p.sample(rng, 500)
+            rows = slice(500 * fit, 500 * fit + 500)
+            terms[0, 0, rows], terms[1, 0, rows] = normal_target(x), p.logpdf(x)
+            terms[2, 0, rows], terms[3, 0, rows] = normal_target(y), p.logpdf(y)
+        e = bridge_estimate(*terms, proposal_fit=fits[None])
+        widened += e.excess > 1
+        z.append((e.log_c - LOG_MASS) / e.mcse)
+        # Negative control: not knowing of the fits, the jump looks like a slow chain.
+        ratio.append(bridge_estimate(*terms).mcse / e.mcse)
+    assert widened <= 2
+    assert np.sqrt(np.mean(np.square(z))) == pytest.approx(1.0, abs=0.3)
+    assert np.mean(ratio) > 2
+
+
+def test_chains_in_different_modes_of_one_cell_widen_the_error():
+    # Two modes of mass 1 and 9 in one cell; each chain knows only its own.
+    rng = np.random.default_rng(10)
+    terms = np.empty((4, 2, 500))
+
+    def target(x):
+        return logsumexp(
+            [
+                np.log(0.1) + stats.norm.logpdf(x[:, 0]),
+                np.log(0.9) + stats.norm.logpdf(x[:, 0], 99),
+            ],
+            axis=0,
+        )
+
+    for k, centre in enumerate((0.0, 99.0)):
+        p = Proposal("normal", np.array([centre]), 1.2 * np.eye(1))
+        x, y = centre + rng.standard_normal((500, 1)), p.sample(rng, 500)
+        terms[0, k], terms[1, k], terms[2, k], terms[3, k] = (
+            target(x),
+            p.logpdf(x),
+            target(y),
+            p.logpdf(y),
+        )
+    e = bridge_estimate(*terms)
+    assert e.discrepancy > 5
+    assert e.excess == pytest.approx(e.discrepancy**2)
+    assert e.mcse > 0.1
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_influence_is_what_leaving_a_draw_out_changes(kind):
+    terms, _ = run(np.random.default_rng(11), target="half", draws=400, tune=2000)
+    e = bridge_estimate(*terms, kind=kind)
+    changes = []
+    for t in range(0, 400, 10):
+        less = terms.copy()
+        less[0, 0, t] = np.nan
+        changes.append(bridge_estimate(*less, kind=kind).log_c - e.log_c)
+    expected = -e.influence_draw[0, ::10] / 400
+    if kind == "geometric":
+        np.testing.assert_allclose(changes, expected, rtol=0.02, atol=1e-6)
+    else:
+        # The optimal bridge's shares move a little with the ESS, which any draw may change.
+        assert np.polyfit(expected, changes, 1)[0] == pytest.approx(1.0, abs=0.2)
+        assert np.corrcoef(expected, changes)[0, 1] > 0.9
+    assert abs(e.influence_draw.sum()) < 1e-8
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_nan_rows_are_left_out_and_counted(kind):
+    terms, fits = run(np.random.default_rng(12), draws=1000)
+    holed = terms.copy()
+    holed[0, 0, ::50] = np.nan
+    e = bridge_estimate(*holed, proposal_fit=fits, kind=kind)
+    assert (e.n_nan, e.n_draws, e.n_fresh) == (20, 980, 1000)
+    assert abs(e.log_c - LOG_MASS) < 5 * e.mcse
+    assert (e.influence_draw[0, ::50] == 0).all()
+    # A fresh point whose density is NaN is as good as outside: the chain never goes there.
+    holed, outside = terms.copy(), terms.copy()
+    holed[2, 0, ::50], outside[2, 0, ::50] = np.nan, -np.inf
+    a, b = (bridge_estimate(*t, proposal_fit=fits, kind=kind) for t in (holed, outside))
+    assert a.log_c == b.log_c
+    assert (a.n_nan, b.n_nan) == (20, 0)
+    assert a.share_inside == b.share_inside == 0.98
+
+
+def test_nothing_inside_is_no_estimate():
+    terms, _ = run(np.random.default_rng(13), draws=100)
+    terms[2] = -np.inf
+    e = bridge_estimate(*terms)
+    assert np.isnan(e.log_c)
+    assert e.mcse == np.inf
+    assert not e.converged
+    good = bridge_estimate(*run(np.random.default_rng(13), draws=100)[0])
+    with pytest.raises(BridgeError, match=r"cell 1: 0 of 100.*Tune longer"):
+        cell_weights([good, e])
+    terms[0] = np.nan
+    with pytest.raises(BridgeError, match="None of the 100 draws"):
+        bridge_estimate(*terms)
+
+
+def test_pareto_k_tells_unbounded_terms_from_bounded_ones():
+    # Student proposal, normal target, one dimension: p / q at the draws has no variance.
+    rng = np.random.default_rng(14)
+    p = Proposal("student", np.zeros(1), np.eye(1))
+    x, y = rng.standard_normal((20_000, 1)), p.sample(rng, 20_000)
+    terms = normal_target(x), p.logpdf(x), normal_target(y), p.logpdf(y)
+    assert bridge_estimate(*terms, kind="geometric").pareto_k > 0.5
+    wide = Proposal("normal", np.zeros(1), 1.5 * np.eye(1))
+    y = wide.sample(rng, 20_000)
+    terms = normal_target(x), wide.logpdf(x), normal_target(y), wide.logpdf(y)
+    assert bridge_estimate(*terms).pareto_k < 0.5
+
+
+def fake(log_c, mcse):
+    """Return an estimate with the given mass and error."""
+    e = bridge_estimate(*run(np.random.default_rng(15), draws=100)[0])
+    return dataclasses.replace(e, log_c=log_c, mcse=mcse)
+
+
+def test_weights_follow_the_delta_method():
+    log_c, mcse = np.array([0.3, -1.0, 2.0]), np.array([0.01, 0.03, 0.02])
+    w = cell_weights([fake(c, s) for c, s in zip(log_c, mcse, strict=True)])
+    c = np.exp(log_c)
+    np.testing.assert_allclose(w.weight, c / c.sum())
+    assert w.log_marginal_likelihood == pytest.approx(np.log(c.sum()))
+    noisy = log_c + mcse * np.random.default_rng(16).standard_normal((200_000, 3))
+    weights = np.exp(noisy) / np.exp(noisy).sum(axis=1, keepdims=True)
+    np.testing.assert_allclose(w.weight_mcse, weights.std(axis=0), rtol=0.02)
+    np.testing.assert_allclose(w.weight_cov, np.cov(weights.T), rtol=0.05, atol=1e-8)
+    assert w.log_marginal_likelihood_mcse == pytest.approx(logsumexp(noisy, axis=1).std(), rel=0.02)
+    np.testing.assert_allclose(w.weight_cov.sum(axis=0), 0.0, atol=1e-15)
+    np.testing.assert_array_equal(w.log_evidence_mcse, mcse)
+
+
+def test_weights_of_one_cell_and_of_tiny_masses():
+    one = cell_weights([fake(-1e5, 0.1)])
+    assert one.weight.tolist() == [1.0]
+    assert one.weight_mcse[0] == 0.0
+    assert one.log_marginal_likelihood_mcse == pytest.approx(0.1)
+    two = cell_weights([fake(-1e5, 0.1), fake(-2e5, 0.1)])
+    assert two.weight.tolist() == [1.0, 0.0]
+    assert two.log_marginal_likelihood == -1e5
+
+
+def test_wrong_input_is_named():
+    x = np.zeros((1, 5))
+    with pytest.raises(ValueError, match=r"bridge='best'.*'optimal', 'geometric'"):
+        bridge_estimate(x, x, x, x, kind="best")
+    with pytest.raises(ValueError, match=r"\(1, 5\), \(1, 5\), \(1, 5\), \(1, 4\)"):
+        bridge_estimate(x, x, x, x[:, 1:])
+    with pytest.raises(ValueError, match=r"proposal_fit has shape \(1, 2\)"):
+        bridge_estimate(x, x, x, x, proposal_fit=np.zeros((1, 2)))

@@ -1,0 +1,256 @@
+"""The bridge's proposal: densities, shrinkage fits, and the stream that never looks ahead."""
+
+import math
+import pickle
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from pymc_spectral import proposal as proposal_module
+from pymc_spectral.proposal import Proposal, StreamingProposal, fit_proposal
+
+KINDS = ("normal", "student")
+
+
+def covariance(rng, d, decades=2.0):
+    """Draw a covariance whose eigenvalues span some decades in random directions."""
+    q, _ = np.linalg.qr(rng.standard_normal((d, d)))
+    return (q * np.logspace(-decades / 2, decades / 2, d)) @ q.T
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("d", [1, 3, 20])
+def test_logpdf_is_that_of_scipy(kind, d):
+    rng = np.random.default_rng(1)
+    mean, cov = rng.standard_normal(d), covariance(rng, d)
+    p = Proposal(kind, mean, cov)
+    x = rng.standard_normal((50, d)) * 3
+    if kind == "normal":
+        expected = stats.multivariate_normal(mean, cov).logpdf(x)
+    else:
+        # Scale matrix that gives ten degrees of freedom the covariance asked for.
+        expected = stats.multivariate_t(mean, cov * 0.8, df=10).logpdf(x)
+    np.testing.assert_allclose(p.logpdf(x), expected, rtol=1e-8, atol=1e-8)
+    single = p.logpdf(x[0])
+    assert isinstance(single, float)
+    assert single == pytest.approx(expected[0], rel=1e-8)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_both_kinds_have_the_moments_asked_for(kind):
+    rng = np.random.default_rng(2)
+    mean, cov = np.array([3.0, -1.0, 0.0]), covariance(rng, 3)
+    p = Proposal(kind, mean, cov)
+    n = 100_000
+    x = p.sample(rng, n)
+    assert x.shape == (n, 3)
+    z = (x - mean) @ np.linalg.inv(np.linalg.cholesky(cov)).T
+    assert np.abs(z.mean(axis=0)).max() < 4.5 / math.sqrt(n)
+    # Fourth moment 3 for the normal, 3 * 8 / 6 = 4 for the Student with ten degrees.
+    fourth = 3.0 if kind == "normal" else 4.0
+    assert np.abs((z**2).mean(axis=0) - 1).max() < 4.5 * math.sqrt((fourth - 1) / n)
+    kurtosis = (z**4).mean()
+    assert abs(kurtosis - fourth) < 0.3
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_draw_returns_the_log_density_of_its_point(kind):
+    rng = np.random.default_rng(3)
+    p = Proposal(kind, np.array([1e6, -5.0]), np.diag([1e-2, 1e4]))
+    for _ in range(20):
+        x, log_density = p.draw(rng)
+        assert log_density == pytest.approx(p.logpdf(x), abs=1e-6)
+
+
+def test_draw_and_sample_follow_one_law():
+    p = Proposal("student", np.zeros(1), np.eye(1))
+    rng = np.random.default_rng(4)
+    one_by_one = np.array([p.sample(rng)[0] for _ in range(4000)])
+    together = p.sample(rng, 4000)[:, 0]
+    assert stats.ks_2samp(one_by_one, together).pvalue > 1e-3
+    exact = stats.t(df=10, scale=math.sqrt(0.8))
+    assert stats.kstest(one_by_one, exact.cdf).pvalue > 1e-3
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("n", [2, 5, 40, 400])
+def test_a_fit_follows_the_units(kind, n):
+    rng = np.random.default_rng(5)
+    draws = rng.standard_normal((n, 4)) @ np.linalg.cholesky(covariance(rng, 4)).T
+    unit, shift = np.array([1e-6, 1.0, 1e3, 1e9]), np.array([0.0, 7.0, -2.0, 1e3])
+    p, q = fit_proposal(draws, kind), fit_proposal(draws * unit + shift * unit, kind)
+    np.testing.assert_allclose(q.mean, (p.mean + shift) * unit, rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose(q.covariance, p.covariance * np.outer(unit, unit), rtol=1e-6)
+    x = p.sample(rng, 10)
+    np.testing.assert_allclose(
+        q.logpdf((x + shift) * unit), p.logpdf(x) - np.log(unit).sum(), atol=1e-6
+    )
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(("n", "d"), [(1, 1), (1, 5), (2, 1), (2, 50), (10, 3), (20, 200), (16, 1)])
+def test_few_draws_still_give_a_density(kind, n, d):
+    rng = np.random.default_rng(6)
+    p = fit_proposal(rng.standard_normal((n, d)), kind)
+    assert np.linalg.eigvalsh(p.covariance)[0] > 0
+    assert np.isfinite(p.logpdf(p.sample(rng, 5))).all()
+
+
+def test_a_constant_coordinate_takes_the_fallback_scale_and_spares_the_others():
+    rng = np.random.default_rng(7)
+    draws = rng.standard_normal((500, 3)) @ np.linalg.cholesky(covariance(rng, 3)).T
+    constant = draws.copy()
+    constant[:, 1] = 4.0
+    p = fit_proposal(constant, fallback_scale=np.array([9.0, 0.25, 9.0]))
+    assert math.sqrt(p.covariance[1, 1]) == pytest.approx(0.25)
+    whole = fit_proposal(draws[:, [0, 2]])
+    np.testing.assert_allclose(p.covariance[np.ix_([0, 2], [0, 2])], whole.covariance, rtol=1e-6)
+
+
+def test_a_copied_coordinate_leaves_a_regular_covariance():
+    x = np.random.default_rng(8).standard_normal((300, 1))
+    p = fit_proposal(np.hstack([x, -2 * x, x]))
+    assert np.isfinite(p.logpdf(np.array([0.1, -0.2, 0.1])))
+
+
+def test_many_draws_give_the_moments_of_the_paper():
+    rng = np.random.default_rng(9)
+    draws = rng.standard_normal((5000, 3)) @ np.linalg.cholesky(covariance(rng, 3)).T
+    p = fit_proposal(draws)
+    np.testing.assert_allclose(p.mean, draws.mean(axis=0))
+    np.testing.assert_allclose(p.covariance, np.cov(draws.T), rtol=0.02, atol=0.002)
+
+
+@pytest.mark.parametrize(("n", "correlated"), [(60, False), (60, True), (500, True)])
+def test_shrinkage_predicts_at_least_as_well_as_the_plain_covariance(n, correlated):
+    # Mean log density at new draws: what is lost against the truth is the bridge's handicap.
+    d, rng = 30, np.random.default_rng(10)
+    cov = covariance(rng, d, 4.0) if correlated else np.eye(d)
+    factor = np.linalg.cholesky(cov)
+    draws, new = (rng.standard_normal((m, d)) @ factor.T for m in (n, 4000))
+    truth = Proposal("normal", np.zeros(d), cov).logpdf(new).mean()
+    plain = Proposal("normal", draws.mean(axis=0), np.cov(draws.T)).logpdf(new).mean()
+    ours = fit_proposal(draws).logpdf(new).mean()
+    assert truth - ours < 1.1 * (truth - plain)
+    if n == 60:
+        assert truth - ours < 0.75 * (truth - plain)
+
+
+def test_slow_chains_get_wider_proposals():
+    # 400 draws with autocorrelation time 100 are worth four: the spread they show is too small.
+    d, rng, loss = 3, np.random.default_rng(11), []
+    for _ in range(20):
+        x = np.empty((400, d))
+        x[0] = rng.standard_normal(d)
+        for t in range(1, 400):
+            x[t] = 0.98 * x[t - 1] + math.sqrt(1 - 0.98**2) * rng.standard_normal(d)
+        new = rng.standard_normal((500, d))
+        plain = Proposal("normal", x.mean(axis=0), np.cov(x.T)).logpdf(new).mean()
+        loss.append(fit_proposal(x).logpdf(new).mean() - plain)
+    assert np.mean(loss) > 0
+
+
+def stream_over(draws, tune, seeds, **kwargs):
+    """Feed a stream as the step does; return it and the fit that weighed each draw."""
+    stream = StreamingProposal(seeds, **kwargs)
+    for x in draws[:tune]:
+        stream.observe(x, tuning=True)
+    stream.stop_tuning()
+    used = []
+    for x in draws[tune:]:
+        used.append(stream.current)
+        stream.observe(x)
+    return stream, used
+
+
+@pytest.mark.parametrize("tune", [0, 7, 1000])
+def test_no_draw_is_weighed_by_a_fit_that_saw_it(monkeypatch, tune):
+    # The draws are their own time stamps, so a fit's data tell how far it looked.
+    draws = np.arange(1.0, tune + 2001.0)[:, None]
+    seen = {}
+
+    def recording(data, kind, *, fallback_scale):
+        fitted = fit_proposal(data, kind, fallback_scale=fallback_scale)
+        seen[id(fitted)] = (data.min(), data.max(), fitted)
+        return fitted
+
+    monkeypatch.setattr(proposal_module, "fit_proposal", recording)
+    stream, used = stream_over(draws, tune, seeds=-np.ones((3, 1)))
+    for x, fitted in zip(draws[tune:, 0], used, strict=True):
+        assert seen[id(fitted)][1] < x
+    assert stream.n_fits == len(seen)
+    # All tuning draws but the first third are behind the last fit, and seeds are not.
+    first, last, _ = seen[id(used[-1])]
+    assert first == (tune // 3 + 1 if tune else 1)
+    assert last > 0.75 * draws[-1, 0]
+
+
+def test_refits_are_few():
+    draws = np.random.default_rng(12).standard_normal((11_000, 2))
+    stream, used = stream_over(draws, 1000, seeds=np.zeros((1, 2)))
+    assert 8 < stream.n_fits < 16
+    assert len({id(p) for p in used}) == stream.n_fits
+
+
+def test_memory_is_bounded_and_the_whole_past_represented():
+    draws = np.arange(10_000.0)[:, None]
+    stream, _ = stream_over(draws, 0, seeds=np.zeros((1, 1)), capacity=64)
+    kept = stream._store.array()[:, 0]
+    assert 32 <= kept.size <= 64
+    steps = np.diff(kept)
+    assert (steps == steps[0]).all()
+    assert kept[0] == 0
+    assert kept[-1] > 9_600
+
+
+def test_seed_points_alone_make_the_first_fit():
+    rng = np.random.default_rng(13)
+    seeds = rng.normal(5.0, 2.0, (200, 2))
+    stream = StreamingProposal(seeds, "student")
+    np.testing.assert_allclose(stream.current.mean, seeds.mean(axis=0))
+    assert stream.current is stream.current
+    assert stream.n_fits == 1
+
+
+def test_a_chain_that_never_moved_keeps_the_scale_of_its_seeds():
+    seeds = np.random.default_rng(14).normal(0.0, 3.0, (50, 2))
+    stuck = np.tile([1.0, -1.0], (400, 1))
+    stream, _ = stream_over(stuck, 200, seeds)
+    spread = np.sqrt(np.diag(stream.current.covariance))
+    np.testing.assert_allclose(spread, seeds.std(axis=0, ddof=1), rtol=1e-6)
+
+
+def test_a_pickled_stream_goes_on_alike():
+    draws = np.random.default_rng(15).standard_normal((400, 2))
+    stream, _ = stream_over(draws[:300], 100, seeds=np.zeros((1, 2)))
+    twin = pickle.loads(pickle.dumps(stream))
+    for x in draws[300:]:
+        stream.observe(x)
+        twin.observe(x)
+    assert np.array_equal(stream.current.covariance, twin.current.covariance)
+    a, b = (s.current.draw(np.random.default_rng(0)) for s in (stream, twin))
+    assert np.array_equal(a[0], b[0])
+
+
+def test_a_proposal_cannot_be_changed():
+    p = fit_proposal(np.random.default_rng(16).standard_normal((20, 2)))
+    with pytest.raises(AttributeError):
+        p.kind = "student"
+    with pytest.raises(ValueError, match="read-only"):
+        p.mean[0] = 1.0
+
+
+def test_wrong_input_is_named():
+    with pytest.raises(ValueError, match=r"proposal='cauchy'.*'normal', 'student'"):
+        fit_proposal(np.zeros((3, 1)), "cauchy")
+    with pytest.raises(ValueError, match=r"shape \(3,\)"):
+        fit_proposal(np.zeros(3))
+    with pytest.raises(ValueError, match="not finite"):
+        fit_proposal(np.array([[1.0], [np.nan]]))
+    with pytest.raises(ValueError, match=r"shape \(0, 2\)"):
+        StreamingProposal(np.empty((0, 2)))
+    with pytest.raises(ValueError, match="capacity=3"):
+        StreamingProposal(np.zeros((1, 1)), capacity=3)
+    with pytest.raises(ValueError, match=r"\(2,\) and covariance \(1, 1\)"):
+        Proposal("normal", np.zeros(2), np.eye(1))
