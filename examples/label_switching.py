@@ -50,7 +50,7 @@ def main() -> None:
         )
 
     print(f"{step.n_cells} cells; there are {factorial(K)} labellings.\n")
-    print(ps.cell_summary(idata, var_names="mu", round_to=3).to_string())
+    print(ps.cell_summary(idata, var_names="mu", round_to=4).to_string())
     print("\n", ps.summary(idata).to_string(), sep="")
 
     cells, truth = idata["cells"], labels(K).log_z

@@ -7,26 +7,22 @@ from typing import Any
 import arviz as az
 import xarray as xr
 
-__all__ = ["build", "groups", "hdi_names", "is_idata"]
+__all__ = ["LEGACY", "build", "groups", "hdi_names", "is_idata"]
+
+LEGACY: bool = "InferenceData" in vars(az)
+"""Whether the installed ArviZ is 0.x. Asking 1.x for the name itself draws a warning."""
 
 
 def is_idata(obj: Any) -> bool:
     """Tell whether `obj` is a container of groups as this ArviZ knows them."""
-    return isinstance(obj, xr.DataTree) or _is_inference_data(obj)
-
-
-def _is_inference_data(obj: Any) -> bool:
-    """Tell whether `obj` is an ArviZ 0.x ``InferenceData``."""
-    cls = getattr(az, "InferenceData", None)
-    # ArviZ 1.x keeps the name as an alias of DataTree, which has its own branch.
-    return cls is not None and cls is not xr.DataTree and isinstance(obj, cls)
+    return isinstance(obj, xr.DataTree) or (LEGACY and isinstance(obj, az.InferenceData))
 
 
 def groups(idata: Any) -> dict[str, xr.Dataset]:
     """Return every group, warm-up included, as a dataset; the datasets are not copied."""
     if isinstance(idata, xr.DataTree):
         return {name: child.to_dataset() for name, child in idata.children.items()}
-    if _is_inference_data(idata):
+    if LEGACY and isinstance(idata, az.InferenceData):
         return {name: idata[name] for name in idata.groups()}
     raise TypeError(
         f"Expected an arviz.InferenceData or xarray.DataTree, got {type(idata).__name__}; "
@@ -45,7 +41,7 @@ def build(datasets: dict[str, xr.Dataset], like: Any) -> Any:
 
 def hdi_names(hdi_prob: float) -> tuple[str, str]:
     """Return the column names that this ArviZ's summary gives to an interval's two ends."""
-    if hasattr(az, "InferenceData") and not issubclass(az.InferenceData, xr.DataTree):
+    if LEGACY:
         low = 100 * (1 - hdi_prob) / 2
         return f"hdi_{low:g}%", f"hdi_{100 - low:g}%"
     return f"hdi{100 * hdi_prob:g}_lb", f"hdi{100 * hdi_prob:g}_ub"

@@ -28,7 +28,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
 import numpy as np
-from scipy.special import chdtri, log_expit, logsumexp
+from scipy.special import chdtri, log_expit
 
 from pymc_spectral._ess import centred_time
 
@@ -84,14 +84,14 @@ class BridgeEstimate:
     converged : bool
         Whether the root was found to 1e-10.
     pareto_k : float
-        Tail shape of the bridge's terms, the larger of both sides. Above 0.7 the standard error
+        Tail shape of the bridge's terms, the larger of both sides. Above 0.5 the standard error
         itself should not be trusted; NaN with fewer than 25 terms.
     discrepancy : float
         Scatter of the estimates of the single chains and fits, relative to what the errors below
         explain: about 1 in health.
     excess : float
         Factor that the variances below have been multiplied by: 1, or ``discrepancy ** 2`` where
-        that is beyond chance (1 in 10,000). Chains of one cell then disagree, so it probably holds a
+        that is beyond chance (1 in 10,000): chains of one cell disagree, so it probably holds a
         mode that some of them have not found.
     kind : {"optimal", "geometric"}
         Bridge used.
@@ -185,7 +185,9 @@ def bridge_estimate(
     reliable wherever both sides overlap at all. The geometric bridge's are not: its variance is
     always finite, but ``Var(f2)`` is estimated through ``p / q`` at the draws, whose own variance
     is infinite when p has heavier tails than q, e.g. a Student proposal for a normal cell. The
-    reported error is then low in most runs and high in a few; `pareto_k` warns of it.
+    reported error is then low in most runs and high in a few. In one dimension, where this is
+    worst, the errors of 200 runs still had the size reported within 5 %, with one at 4.2 of its
+    own standard errors; it fades from two dimensions on, where the terms' bulk varies more.
     """
     if kind not in get_args(BridgeKind):
         options = ", ".join(map(repr, get_args(BridgeKind)))
@@ -231,7 +233,7 @@ def bridge_estimate(
     if kind == "geometric":
         log_fresh, log_draw = 0.5 * ratio_fresh, -0.5 * ratio_draw
         log_c = _log_mean(log_fresh) - _log_mean(log_draw[use])
-        centred, tau = _draw_series(log_draw, use, groups)
+        centred, tau, lost = _draw_series(log_draw, log_fresh, use, groups)
     else:
         # The shares want the ESS of a series that itself depends on them, weakly: two passes.
         tau = 1.0
@@ -243,14 +245,13 @@ def bridge_estimate(
             log_fresh = log_expit(ratio_fresh - log_c + odds)
             log_draw = log_expit(log_c - odds - ratio_draw)
             previous = tau
-            centred, tau = _draw_series(log_draw, use, groups)
+            centred, tau, lost = _draw_series(log_draw, log_fresh, use, groups)
             if abs(np.log(tau / previous)) < 0.05:
                 break
 
     variance_fresh = _variance_fresh(log_fresh, groups)
-    n_groups = int(groups.max()) + 1
-    # Means taken out of the groups took their share of the long-run variance with them.
-    left = max(1.0 - tau * n_groups / n_draws, 0.25)
+    # Means taken out took their share of the long-run variance with them.
+    left = max(1.0 - tau * lost / n_draws, 0.25)
     variance_draw = float(np.sum(centred**2)) / n_draws * tau / n_draws / left
     discrepancy, excess = _discrepancy(
         log_fresh, log_draw, use, groups, variance_fresh * n_fresh, variance_draw * n_draws
@@ -303,7 +304,7 @@ def cell_weights(estimates: Sequence[BridgeEstimate]) -> CellWeights:
             "(n_cells=...): a cell cut through the middle of a mode is hard to propose into."
         )
     variance = np.array([e.mcse for e in estimates]) ** 2
-    total = float(logsumexp(log_c))
+    total = float(_log_sum(log_c))
     weight = np.exp(log_c - total)
     weight /= weight.sum()
     jacobian = np.diag(weight) - np.outer(weight, weight)
@@ -351,9 +352,15 @@ def _groups(shape: tuple[int, ...], proposal_fit: np.ndarray | None) -> np.ndarr
     return groups
 
 
+def _log_sum(x: np.ndarray) -> float:
+    """Return the log of the sum of exp(x); x has a finite maximum."""
+    top = x.max()
+    return float(top + np.log(np.exp(x - top).sum()))
+
+
 def _log_mean(x: np.ndarray) -> float:
     """Return the log of the mean of exp(x)."""
-    return float(logsumexp(x) - np.log(x.size))
+    return float(_log_sum(x) - np.log(x.size))
 
 
 def _optimal_root(
@@ -374,7 +381,7 @@ def _optimal_root(
     for step in range(1, 200):
         log_fresh = log_expit(fresh - x + odds)
         log_draw = log_expit(x - ratio_draw - odds)
-        sum_fresh, sum_draw = logsumexp(log_fresh), logsumexp(log_draw)
+        sum_fresh, sum_draw = _log_sum(log_fresh), _log_sum(log_draw)
         value = (
             (sum_fresh - np.log(fresh.size) + outside) - odds - (sum_draw - np.log(ratio_draw.size))
         )
@@ -394,28 +401,61 @@ def _optimal_root(
     return x, 200, high - low < 1e-10 * max(1.0, abs(x))
 
 
-def _group_means(values: np.ndarray, groups: np.ndarray, use: np.ndarray | None) -> np.ndarray:
-    """Return every row's group mean, over used rows."""
-    flags = np.ones(values.shape) if use is None else use.astype(float)
-    filled = np.where(flags > 0, values, 0.0)
-    count = np.bincount(groups.ravel(), weights=flags.ravel())
-    total = np.bincount(groups.ravel(), weights=filled.ravel())
-    return (total / np.maximum(count, 1.0))[groups]
+def _group_means(
+    values: np.ndarray, groups: np.ndarray, use: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return each group's mean over used rows and the number of those, at least 1."""
+    count = np.maximum(np.bincount(groups.ravel(), weights=use.ravel()), 1.0)
+    filled = np.where(use, values, 0.0)
+    return np.bincount(groups.ravel(), weights=filled.ravel()) / count, count
 
 
 def _draw_series(
-    log_draw: np.ndarray, use: np.ndarray, groups: np.ndarray
-) -> tuple[np.ndarray, float]:
-    """Return the draws' relative terms about their group means, and their autocorrelation time."""
+    log_draw: np.ndarray, log_fresh: np.ndarray, use: np.ndarray, groups: np.ndarray
+) -> tuple[np.ndarray, float, float]:
+    """Return the draws' relative terms about their level, their autocorrelation time, means used.
+
+    A group's level differs from the others' because its proposal does, on both sides alike, so it
+    is no error; but its mean over autocorrelated draws also holds their slow fluctuation, which is.
+    How much levels differ is read off the fresh points, which are independent; each group's mean is
+    then taken out in the proportion that is level, not fluctuation.
+    """
     relative = np.exp(log_draw - _log_mean(log_draw[use]), where=use, out=np.zeros(log_draw.shape))
-    centred = np.where(use, relative - _group_means(relative, groups, use), 0.0)
-    return centred, centred_time(centred)
+    means, count = _group_means(relative, groups, use)
+    spread = _level_variance(log_fresh, groups)
+    part = np.full(means.size, 1.0 if spread > 0 else 0.0)
+    for _ in range(3):
+        level = 1.0 + part * (means - 1.0)
+        centred = np.where(use, relative - level[groups], 0.0)
+        centred -= np.where(use, centred.sum() / use.sum(), 0.0)
+        tau = centred_time(centred)
+        if spread == 0.0:
+            break
+        noise = np.sum(centred**2) / use.sum() * tau / count
+        part = spread / (spread + noise)
+    return centred, tau, 1.0 + float(part.sum())
+
+
+def _level_variance(log_fresh: np.ndarray, groups: np.ndarray) -> float:
+    """Estimate how much the groups' levels differ, from the fresh points' relative terms."""
+    n_groups = int(groups.max()) + 1
+    if n_groups < 2:
+        return 0.0
+    relative = np.exp(log_fresh - _log_mean(log_fresh))
+    every = np.ones(relative.shape, dtype=bool)
+    means, count = _group_means(relative, groups, every)
+    within, _ = _group_means((relative - means[groups]) ** 2, groups, every)
+    noise = within / np.maximum(count - 1.0, 1.0)
+    share = count / count.sum()
+    return max(0.0, float(np.sum(share * ((means - 1.0) ** 2 - noise * (1.0 - share)))))
 
 
 def _variance_fresh(log_fresh: np.ndarray, groups: np.ndarray) -> float:
     """Return the relative variance of the mean of independent terms, within groups."""
     relative = np.exp(log_fresh - _log_mean(log_fresh))
-    centred = relative - _group_means(relative, groups, None)
+    centred = (
+        relative - _group_means(relative, groups, np.ones(relative.shape, dtype=bool))[0][groups]
+    )
     n = relative.size
     return float(np.sum(centred**2)) / max(n - int(groups.max()) - 1, 1) / n
 
@@ -450,10 +490,13 @@ def _discrepancy(
 
 
 def _pareto_k(log_terms: np.ndarray) -> float:
-    """Fit a generalised Pareto tail to the largest terms and return its shape.
+    """Return the tail shape of the largest terms: a generalised Pareto fit, or Hill's if smaller.
 
-    The empirical Bayes estimate of Zhang & Stephens (2009, doi:10.1198/tech.2009.08017), pulled
-    towards 0.5 by ten pseudo-observations as in Pareto-smoothed importance sampling.
+    The fit is the empirical Bayes estimate of Zhang & Stephens (2009,
+    doi:10.1198/tech.2009.08017), pulled towards 0.5 by ten pseudo-observations as in
+    Pareto-smoothed importance sampling. Alone it would cry wolf over terms that are nearly
+    constant with a curved top (it says 5 where their relative spread is 5 %), because it looks at
+    the excess only; Hill's estimate sees the excess relative to the terms.
     """
     terms = np.sort(np.exp(log_terms.ravel() - np.max(log_terms)))
     size = int(min(0.2 * terms.size, 3.0 * np.sqrt(terms.size)))
@@ -469,6 +512,10 @@ def _pareto_k(log_terms: np.ndarray) -> float:
     theta = grid / (3.0 * excess[int(n / 4 + 0.5) - 1]) + 1.0 / excess[-1]
     shape = np.log1p(-theta[:, None] * excess).mean(axis=1)
     profile = n * (np.log(-theta / shape) - shape - 1.0)
-    weight = np.exp(profile - logsumexp(profile))
+    weight = np.exp(profile - _log_sum(profile))
     k = float(np.log1p(-np.sum(theta * weight) * excess).mean())
-    return (n * k + 5.0) / (n + 10.0)
+    fitted = (n * k + 5.0) / (n + 10.0)
+    threshold = terms[-size - 1]
+    if threshold <= 0:
+        return fitted
+    return min(fitted, float(np.log(terms[-size:] / threshold).mean()))

@@ -1,9 +1,9 @@
 """A model's log density on many points at once: the PyTensor edge, on the way in.
 
-Everything after this module is NumPy on an ``(m, d)`` array whose rows are points of the unconstrained
-space, the raveled ``model.value_vars`` in their order. `batched_density` turns a model into functions
-of such arrays: one compiled call for all rows, with the prior and the likelihood apart, and the
-gradient where the model has one.
+Everything after this module is NumPy on an ``(m, d)`` array whose rows are points of the
+unconstrained space, the raveled ``model.value_vars`` in their order. `batched_density` turns a
+model into functions of such arrays: one compiled call for all rows, with the prior and the
+likelihood apart, and the gradient where the model has one.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ import pymc as pm
 import pytensor
 import pytensor.tensor as pt
 from pymc.logprob.utils import CheckParameterValue
+from pymc.pytensorf import rewrite_pregrad
 from pytensor.graph.basic import Variable
 from pytensor.graph.fg import FunctionGraph
 from pytensor.graph.replace import graph_replace, vectorize_graph
@@ -140,13 +141,15 @@ class BatchedDensity:
             Zero where it is not finite.
         """
         if not self.has_gradient:
-            raise ValueError("This model has no gradient: call `parts` instead of `parts_and_grad`.")
+            raise ValueError(
+                "This model has no gradient: call `parts` instead of `parts_and_grad`."
+            )
         x = self._rows(x)
         weights = np.ascontiguousarray(np.broadcast_to(np.asarray(weight, float), (len(x),)))
         log_prior, log_likelihood, gradient = self._parts_and_grad(x, weights)
         self._clean(x, log_prior, log_likelihood)
-        # One reduction tells that all is finite far cheaper than a mask does.
-        if not np.isfinite(gradient.sum()):
+        flat = gradient.ravel()
+        if not np.isfinite(flat.dot(flat)):  # Far cheaper than a mask, and raises no warning.
             gradient[~np.isfinite(gradient)] = 0.0
         return log_prior, log_likelihood, gradient
 
@@ -205,9 +208,10 @@ class BatchedDensity:
     def _clean(self, x: np.ndarray, log_prior: np.ndarray, log_likelihood: np.ndarray) -> None:
         """Turn NaN rows into -inf, count them, and refuse +inf."""
         self._counts["rows"] += len(x)
-        if np.isfinite(log_prior.sum() + log_likelihood.sum()):
+        if np.isfinite(log_prior.dot(log_likelihood)):
             return
-        total = log_prior + log_likelihood
+        with np.errstate(invalid="ignore"):
+            total = log_prior + log_likelihood
         nan = np.isnan(total)
         # -inf + inf is NaN: hard constraints rule the point out whatever the other part says.
         excluded = nan & (np.isneginf(log_prior) | np.isneginf(log_likelihood))
@@ -218,8 +222,8 @@ class BatchedDensity:
             point = {k: v.tolist() for k, v in self.unravel(x[infinite][0]).items()}
             raise ValueError(
                 f"The log density is +inf at {_shorten(point)}: it is not a probability density. "
-                "Look for a variance or a scale that can reach zero, or a Potential that divides by "
-                "zero, and bound it away from there."
+                "Look for a scale that can reach zero, or a Potential that divides by zero, and "
+                "bound it away from there."
             )
 
 
@@ -251,8 +255,8 @@ def batched_density(
        log likelihood (with Potentials) scalar functions of it.
     2. Checks of parameter values become ``-inf`` at that point. Left as they are, one bad row would
        raise for the whole batch.
-    3. ``vectorize_graph`` makes the vector a matrix. Where an Op refuses, rows are evaluated one after
-       another, and a log line says so.
+    3. ``vectorize_graph`` makes the vector a matrix. Where an Op refuses, rows are evaluated one
+       after another, and a log line says so.
     """
     model = pm.modelcontext(model)
     graph, names, shapes, initial = _scalar_graph(model, dict(compile_kwargs or {}))
@@ -263,7 +267,9 @@ def batched_density(
         try:
             outputs.append(_gradient(graph, weight))
         except Exception as error:
-            _log.info("No gradient for this model (%s): moves without gradients are used.", _first(error))
+            _log.info(
+                "No gradient for this model (%s): moves without gradients are used.", _first(error)
+            )
             has_gradient = False
     vectorised = True
     try:
@@ -294,8 +300,8 @@ def _scalar_graph(
     discrete = [variable.name for variable in model.discrete_value_vars]
     if discrete:
         raise ValueError(
-            f"Discrete free variables are not supported: {discrete}. Sum them out of the model, for "
-            "instance with pm.Mixture or pymc_extras.marginalize."
+            f"Discrete free variables are not supported: {discrete}. Sum them out of the model, "
+            "for instance with pm.Mixture or pymc_extras.marginalize."
         )
     point = model.initial_point()
     names = tuple(variable.name for variable in model.value_vars)
@@ -311,13 +317,15 @@ def _scalar_graph(
     zero = pt.constant(0.0)
     parts = [pt.as_tensor(part) + zero for part in (model.varlogp, model.datalogp)]
     prior, likelihood = graph_replace(parts, replacements, strict=False)
-    prior, likelihood = _checks_to_neg_inf([prior, likelihood])
+    # As PyMC does before it differentiates: log-sum-exp, for one, gets a gradient that is right in
+    # the far tails.
+    prior, likelihood = rewrite_pregrad(_checks_to_neg_inf([prior, likelihood]))
     graph = _Graph(vector, prior.astype("float64"), likelihood.astype("float64"), compile_kwargs)
     return graph, names, shapes, initial
 
 
 def _checks_to_neg_inf(outputs: list[Variable]) -> list[Variable]:
-    """Replace checks of parameter values by -inf where they fail, as PyMC's own compilation does."""
+    """Replace checks of parameter values by -inf where they fail, as PyMC's compilation does."""
     graph = FunctionGraph(outputs=outputs, clone=True, copy_inputs=False)
     for node in graph.toposort():
         if isinstance(node.op, CheckParameterValue) and node.op.can_be_replaced_by_ninf:
@@ -370,20 +378,27 @@ def _compile_rows(
 
 
 def _compile(
-    inputs: list[Variable], outputs: list[Variable], kwargs: dict[str, Any], trial: np.ndarray | None
+    inputs: list[Variable],
+    outputs: list[Variable],
+    kwargs: dict[str, Any],
+    trial: np.ndarray | None,
 ) -> Callable[..., list[np.ndarray]]:
     """Compile with Numba if it can, else with PyTensor's default."""
     options: dict[str, Any] = {"trust_input": True, "on_unused_input": "ignore", **kwargs}
     if "mode" in options or trial is None:
         return pytensor.function(inputs, outputs, **options)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # Told of BLAS and of object mode, nobody could do anything.
+        warnings.simplefilter(
+            "ignore"
+        )  # Told of BLAS and of object mode, nobody could do anything.
         try:
             function = pytensor.function(inputs, outputs, mode="NUMBA", **options)
             function(trial, *[np.ones(len(trial)) for _ in inputs[1:]])
             return function
         except Exception as error:
-            _log.debug("Numba refused the graph (%s): PyTensor's default mode is used.", _first(error))
+            _log.debug(
+                "Numba refused the graph (%s): PyTensor's default mode is used.", _first(error)
+            )
     return pytensor.function(inputs, outputs, **options)
 
 

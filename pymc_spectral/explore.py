@@ -1,8 +1,8 @@
 """Stage 1, exploration: points that cover the modes, from whatever the user has.
 
-By default the points come from parallel tempering (`pymc_spectral.tempering`). A user who already has
-draws hands them in instead: stuck chains, an array, PyMC's SMC, or a function. Whatever the source, the
-result is an `Exploration`: points of the unconstrained space with a finite log density.
+By default the points come from parallel tempering (`pymc_spectral.tempering`). A user who already
+has draws hands them in instead: stuck chains, an array, PyMC's SMC, or a function. Whatever the
+source, the result is an `Exploration`: points of the unconstrained space with a finite log density.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ class Exploration:
     logp : array of shape (N0,)
         Their log density, finite.
     source : str
-        Where they come from: ``"tempering"``, ``"smc"``, ``"array"``, ``"idata"`` or the name of the
-        function.
+        Where they come from: ``"tempering"``, ``"smc"``, ``"array"``, ``"idata"`` or the name of
+        the function.
     tempering : TemperingReport or None
         Temperatures, acceptance, barrier, round trips and log evidence, if tempering it was.
     """
@@ -81,8 +81,8 @@ def explore(
           do not know where the modes are.
         - ``"smc"``: PyMC's sequential Monte Carlo. Worth a try when the path from the prior is easy
           and gradients are not available.
-        - an array of shape (N, d): points of the unconstrained space, as `BatchedDensity.ravel` lays
-          them out.
+        - an array of shape (N, d): points of the unconstrained space, as `BatchedDensity.ravel`
+          lays them out.
         - an ``InferenceData`` or ``DataTree``: its posterior, say of chains that got stuck. Modes
           which no chain visited stay unknown.
         - a callable ``f(model, rng)`` that returns such an array.
@@ -114,8 +114,8 @@ def explore(
         name = "tempering" if method is None else method
         if name not in _METHODS:
             raise ValueError(
-                f"Unknown way to explore: {name!r}. Use one of {sorted(_METHODS)}, an array of shape "
-                "(N, d), an InferenceData or DataTree, or a function of (model, rng)."
+                f"Unknown way to explore: {name!r}. Use one of {sorted(_METHODS)}, an array of "
+                "shape (N, d), an InferenceData or DataTree, or a function of (model, rng)."
             )
         return _METHODS[name](model, density, n_points, rng, progressbar, options)
     if options:
@@ -186,16 +186,16 @@ def _finish(points: Any, density: BatchedDensity, n_points: int, source: str) ->
         points = np.array(points, dtype=float)
     except (TypeError, ValueError) as error:
         raise TypeError(
-            f"Exploration needs an array of shape (N, {density.d}), an InferenceData or DataTree, one "
-            f"of {sorted(_METHODS)}, or a function that returns such an array; got "
+            f"Exploration needs an array of shape (N, {density.d}), an InferenceData or DataTree, "
+            f"one of {sorted(_METHODS)}, or a function that returns such an array; got "
             f"{type(points).__name__}."
         ) from error
     if points.ndim == 1 and density.d == 1:
         points = points[:, None]
     if points.ndim != 2 or points.shape[1] != density.d:
         raise ValueError(
-            f"Points must have shape (N, {density.d}): one row per point of the unconstrained space, "
-            f"columns in the order of {list(density.names)}; got shape {points.shape}. "
+            f"Points must have shape (N, {density.d}): one row per point of the unconstrained "
+            f"space, columns in the order of {list(density.names)}; got shape {points.shape}. "
             "BatchedDensity.ravel lays value variables out like that."
         )
     if len(points) == 0:
@@ -221,8 +221,8 @@ def _finish(points: Any, density: BatchedDensity, n_points: int, source: str) ->
         points, logp = points[inside], logp[inside]
     if (points == points[0]).all():
         raise ValueError(
-            f"All {len(points)} points are the same, so they cannot show any modes. Hand in draws, or "
-            "leave `explore` out to let tempering find the modes."
+            f"All {len(points)} points are the same, so they cannot show any modes. Hand in draws, "
+            "or leave `explore` out to let tempering find the modes."
         )
     return Exploration(points=points, logp=logp, source=source)
 
@@ -247,8 +247,9 @@ def constrained_to_unconstrained(model: pm.Model, result: Any) -> np.ndarray:
     model : pymc.Model
         The model the draws belong to.
     result : InferenceData, DataTree or Dataset
-        With a ``posterior`` group, or an ``unconstrained_posterior`` one which is then taken as it is.
-        A Dataset is taken for the posterior itself. Dimensions ``chain`` and ``draw`` come first.
+        With a ``posterior`` group, or an ``unconstrained_posterior`` one which is then taken as it
+        is. A Dataset is taken for the posterior itself. Dimensions ``chain`` and ``draw`` come
+        first.
 
     Returns
     -------
@@ -271,7 +272,7 @@ def constrained_to_unconstrained(model: pm.Model, result: Any) -> np.ndarray:
     if missing:
         raise ValueError(
             f"The posterior lacks {missing}, free variables of the model; it holds "
-            f"{sorted(map(str, posterior.data_vars))}. Sample the same model, and leave `var_names` out."
+            f"{sorted(map(str, posterior.data_vars))}. Sample the same model, without `var_names`."
         )
     draws = [_draws(posterior, variable.name) for variable in model.free_RVs]
     mapped = _forward(model)(draws)
@@ -291,10 +292,14 @@ def _forward(model: pm.Model) -> Callable[[list[np.ndarray]], list[np.ndarray]]:
     outputs = []
     for variable, value in zip(variables, inputs, strict=True):
         transform = model.rvs_to_transforms.get(variable)
-        outputs.append(value if transform is None else transform.forward(value, *variable.owner.inputs))
+        outputs.append(
+            value if transform is None else transform.forward(value, *variable.owner.inputs)
+        )
     # Bounds may depend on other variables.
     outputs = graph_replace(
-        [output + 0.0 for output in outputs], dict(zip(variables, inputs, strict=True)), strict=False
+        [output + 0.0 for output in outputs],
+        dict(zip(variables, inputs, strict=True)),
+        strict=False,
     )
     try:
         batched = [

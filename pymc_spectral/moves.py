@@ -1,7 +1,7 @@
 """Local moves of tempering: every replica at every temperature moves in one batch.
 
-A move leaves each temperature's density unchanged. What it has to learn (step sizes and shapes, one per
-temperature) it learns in the early rounds; in the last one it is frozen.
+A move leaves each temperature's density unchanged. What it has to learn (step sizes and shapes, one
+per temperature) it learns in the early rounds; in the last one it is frozen.
 """
 
 from __future__ import annotations
@@ -59,8 +59,8 @@ class Hamiltonian:
     """A few leapfrog steps, with a step size and a metric for each temperature.
 
     The metric is the inverse of the mean outer product of gradients. For one normal that is its
-    covariance; for several modes it is the shape of a mode, whereas the covariance of the draws would
-    be that of the whole landscape.
+    covariance; for several modes it is the shape of a mode, whereas the covariance of the draws
+    would be that of the whole landscape.
 
     Parameters
     ----------
@@ -72,7 +72,7 @@ class Hamiltonian:
 
     max_leapfrog = 12
 
-    def __init__(self, n_temperatures: int, d: int, scale: np.ndarray, target: float = 0.8):
+    def __init__(self, n_temperatures: int, d: int, scale: np.ndarray, target: float = 0.87):
         self.d, self.target = d, target
         self.dense = d <= DENSE_LIMIT
         self.log_step = np.full(n_temperatures, np.log(0.3))
@@ -150,7 +150,9 @@ class Hamiltonian:
             outer = self._outer / n
             if self.dense:
                 diagonal = np.einsum("kii->ki", outer)
-                diagonal = np.maximum(diagonal, 1e-10 * diagonal.max(axis=1, keepdims=True) + 1e-200)
+                diagonal = np.maximum(
+                    diagonal, 1e-10 * diagonal.max(axis=1, keepdims=True) + 1e-200
+                )
                 keep = n / (n + 5.0 * self.d)
                 precision = keep * outer + (1 - keep) * diagonal[:, :, None] * np.eye(self.d)
                 precision += 1e-10 * diagonal[:, :, None] * np.eye(self.d)
@@ -172,8 +174,8 @@ class Hamiltonian:
 class RandomWalk:
     """Metropolis steps of many sizes, for models without gradients.
 
-    The shape of the steps is the covariance of the draws at that temperature. With several modes it is
-    too wide, which is why each step is shortened by a random factor.
+    The shape of the steps is the covariance of the draws at that temperature. With several modes it
+    is too wide, which is why each step is shortened by a random factor.
     """
 
     def __init__(

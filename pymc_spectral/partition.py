@@ -36,12 +36,13 @@ Extension = Literal["discriminant", "nystrom"]
 # ten neighbours, modes that are visibly apart stay above it up to 100 dimensions.
 SEGMENT_EIGENVALUE = 0.8
 MAX_SEGMENTS = 50
-# Degrees of freedom of the discriminant: heavier than normal, so that the tail behind a narrow
-# mode stays with it rather than with a wide mode further off.
-DISCRIMINANT_DOF = 5.0
+# Degrees of freedom tried for the discriminant.
+DISCRIMINANT_DOFS = (3.0, 5.0, 10.0, 30.0, 100.0)
 # The discriminant replaces the Nystrom rule only where it keeps this share of every cell.
 DISCRIMINANT_AGREEMENT = 0.9
 MAX_COMPONENTS_PER_CELL = 8
+MIXTURE_MAX_DIM = 20
+MIXTURE_ROWS = 1000
 # Valleys of a kernel estimate shallower than this are noise.
 KERNEL_VALLEY = 0.5
 # Beyond this many local scales from every landmark, the nearest landmark decides.
@@ -202,11 +203,13 @@ def cell_components(
     correlation[np.diag_indices(d)] += 1e-9
     single = [Component(shift, scale, np.linalg.cholesky(correlation), n)]
     best, best_bic = single, np.inf
-    # Fewer rows than this per component would not support a covariance matrix.
-    most = min(MAX_COMPONENTS_PER_CELL, n // (10 * (d + 1)))
+    # A covariance matrix needs rows, and BIC hardly ever grants a second one in many dimensions.
+    most = min(MAX_COMPONENTS_PER_CELL, n // (10 * (d + 1))) if d <= MIXTURE_MAX_DIM else 0
+    if n > MIXTURE_ROWS:
+        y = y[rng.choice(n, MIXTURE_ROWS, replace=False)]
     worse = 0
     for k in range(1, most + 1):
-        mixture = GaussianMixture(k, reg_covar=1e-6, n_init=2, random_state=rng)
+        mixture = GaussianMixture(k, reg_covar=1e-6, random_state=rng)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ConvergenceWarning)
             bic = mixture.fit(y).bic(y)
@@ -227,24 +230,35 @@ def cell_components(
     return best
 
 
-def student_rule(components: list[list[Component]]) -> DiscriminantRule:
-    """Turn the components of all cells into one rule."""
+def student_rule(components: list[list[Component]], dof: float) -> DiscriminantRule:
+    """Turn the components of all cells into one rule, with covariances as given."""
     flat = [(c, cell) for cell, own in enumerate(components) for c in own]
     d = len(flat[0][0].mean)
     total = sum(c.share for c, _ in flat)
-    nu = DISCRIMINANT_DOF
-    constant = gammaln(0.5 * (nu + d)) - gammaln(0.5 * nu) - 0.5 * d * np.log(nu * np.pi)
+    # A Student with scale matrix S has covariance S nu / (nu - 2).
+    shrink = np.sqrt((dof - 2) / dof)
+    constant = gammaln(0.5 * (dof + d)) - gammaln(0.5 * dof) - 0.5 * d * np.log(dof * np.pi)
     log_constants = [
-        np.log(c.share / total) + constant - np.sum(np.log(np.diag(c.lower) * c.scale))
+        np.log(c.share / total) + constant - np.sum(np.log(np.diag(c.lower) * c.scale * shrink))
         for c, _ in flat
     ]
     return DiscriminantRule(
         means=np.array([c.mean for c, _ in flat]),
-        factors=np.array([np.linalg.inv(c.lower).T / c.scale[:, None] for c, _ in flat]),
+        factors=np.array([np.linalg.inv(c.lower).T / (shrink * c.scale[:, None]) for c, _ in flat]),
         log_constants=np.array(log_constants),
         owner=np.array([cell for _, cell in flat]),
-        dof=nu,
+        dof=dof,
     )
+
+
+def most_likely_rule(components: list[list[Component]], x: Floats) -> DiscriminantRule:
+    """Choose the degrees of freedom under which the draws are most likely.
+
+    Tails too heavy for the modes move boundaries off the valleys; tails too light leave the far
+    side of a narrow mode to a wide one.
+    """
+    rules = [student_rule(components, dof) for dof in DISCRIMINANT_DOFS]
+    return max(rules, key=lambda rule: float(rule.scores(x).max(axis=1).sum()))
 
 
 def mend_islands(labels: Ints, graph: csr_matrix) -> tuple[Ints, float]:
@@ -293,9 +307,10 @@ def discriminant_rule(
     graph = kneighbors_graph((x - shift) / global_scale, n_neighbours)
     graph = graph.maximum(graph.T).tocsr()
     current = mend_islands(labels, graph)[0]
+    sample = x[rng.choice(len(x), min(len(x), 2000), replace=False)]
     best: DiscriminantRule | None = None
     least = np.inf
-    for _ in range(4):
+    for attempt in range(4):
         # Later fits are on the rule's own labels: that drops the stray tail points of a
         # neighbouring mode, which a segment at the edge of a valley tends to pick up.
         if len(np.unique(current)) < n_cells:
@@ -303,7 +318,7 @@ def discriminant_rule(
         components = [
             cell_components(x[current == cell], global_scale, rng) for cell in range(n_cells)
         ]
-        rule = student_rule(components)
+        rule = most_likely_rule(components, sample)
         found = rule.predict(x)
         kept = [np.mean(found[labels == cell] == cell) for cell in range(n_cells)]
         if min(kept) < DISCRIMINANT_AGREEMENT:
@@ -311,6 +326,8 @@ def discriminant_rule(
         current, islands = mend_islands(found, graph)
         if islands <= least:
             best, least = rule, islands
+        if attempt and islands == 0:
+            break
     return best
 
 
@@ -390,10 +407,11 @@ class SpectralPartition(_Partition):
         Student components: fast, with boundaries along the valleys; where it cannot reproduce
         the clusters the Nystrom extension is kept. ``"nystrom"`` is the paper's extension of the
         eigenvectors, with its normalisation mended.
-    join : bool
-        Cut the embedding into more segments than needed and join them again where no valley lies
-        between (default). ``False`` is the paper's Algorithm 2: k-means with `n_cells` centres;
-        it needs an integer `n_cells`.
+    join : bool, optional
+        ``True``: cut the embedding into more segments than needed and join them again where no
+        valley lies between. ``False`` is the paper's Algorithm 2: k-means with `n_cells` centres;
+        it needs an integer `n_cells`. Default: ``True`` if `n_cells` is ``"auto"`` or `fit` is
+        given the log density.
     n_landmarks : int
         At most so many rows of X are used as landmarks (the paper's N). The cost of the
         eigenvectors grows with its cube, that of a Nystrom prediction in proportion.
@@ -439,7 +457,7 @@ class SpectralPartition(_Partition):
         affinity: Affinity = "self-tuning",
         Q: ArrayLike | None = None,
         extension: Extension = "discriminant",
-        join: bool = True,
+        join: bool | None = None,
         n_landmarks: int = 1000,
         n_neighbours: int = 10,
         valley: float = 0.25,
@@ -490,7 +508,10 @@ class SpectralPartition(_Partition):
         self.n_features_in_ = x.shape[1]
         self.landmarks_ = landmarks
         self.eigenvalues_ = embedding.eigenvalues
-        if self.join:
+        join = self.join
+        if join is None:
+            join = self.n_cells == "auto" or logp is not None
+        if join:
             near_one = int(np.sum(embedding.eigenvalues > SEGMENT_EIGENVALUE))
             n_segments = min(max(near_one, min(2 * wanted, MAX_SEGMENTS), 2), MAX_SEGMENTS, n)
             n_segments = max(n_segments, min(wanted, n))
@@ -500,7 +521,7 @@ class SpectralPartition(_Partition):
         self.n_segments_ = len(rule.owner)
         labels = rule.landmark_segment
         self.prominences_ = np.zeros(0)
-        if self.join:
+        if join:
             density = logp or kernel_log_density(x)
             joined = join_segments(
                 landmarks,
@@ -550,7 +571,7 @@ class SpectralPartition(_Partition):
         ):
             if value not in options:
                 raise ValueError(f"{name}={value!r} is unknown: use one of {', '.join(options)}.")
-        if not self.join and self.n_cells == "auto":
+        if self.join is False and self.n_cells == "auto":
             raise ValueError(
                 'join=False is the paper\'s k-means with a given number of cells, but n_cells="auto"'
                 ": pass n_cells=4, say, or join=True."

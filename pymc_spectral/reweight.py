@@ -253,26 +253,30 @@ def choose_rows(
     rows_of_cell = _apportion(weight * total, total)
     halves = np.tile([draws // 2, draws - draws // 2], chains)
     table = _spread(rows_of_cell, halves)
-    used = np.zeros(weight.size, dtype=int)
+    cell_of_row = np.concatenate([_order(counts, length, rng) for counts in table])
     source_chain = np.empty(total, dtype=int)
     source_draw = np.empty(total, dtype=int)
-    filled = 0
-    for counts in table:
-        runs: list[tuple[int, int]] = []
-        for cell in np.flatnonzero(counts).tolist():
-            n_runs = max(1, round(counts[cell] / length))
-            sizes = np.diff(np.linspace(0, counts[cell], n_runs + 1).round().astype(int))
-            runs += [(cell, size) for size in sizes.tolist()]
-        for k in rng.permutation(len(runs)):
-            cell, size = runs[k]
-            mine = np.flatnonzero(cell_of_chain == cell)
-            place = used[cell] + np.arange(size) + 0.5
-            draw = (place * (mine.size * draws / rows_of_cell[cell])).astype(int)
-            source_chain[filled : filled + size] = mine[draw // draws]
-            source_draw[filled : filled + size] = draw % draws
-            used[cell] += size
-            filled += size
+    for cell in np.flatnonzero(rows_of_cell):
+        mine = np.flatnonzero(cell_of_chain == cell)
+        place = np.arange(rows_of_cell[cell]) + 0.5
+        draw = (place * (mine.size * draws / rows_of_cell[cell])).astype(int)
+        here = np.flatnonzero(cell_of_row == cell)
+        source_chain[here], source_draw[here] = mine[draw // draws], draw % draws
     return source_chain.reshape(chains, draws), source_draw.reshape(chains, draws)
+
+
+def _order(counts: np.ndarray, length: int, rng: np.random.Generator) -> np.ndarray:
+    """Lay out `counts` rows of each cell in runs of about `length`, in random order."""
+    cells, sizes = [], []
+    for cell in np.flatnonzero(counts):
+        n_runs = max(1, round(counts[cell] / length))
+        edges = np.linspace(0, counts[cell], n_runs + 1).round().astype(int)
+        cells.append(np.full(n_runs, cell))
+        sizes.append(np.diff(edges))
+    order = rng.permutation(sum(c.size for c in cells))
+    if not cells:
+        return np.empty(0, dtype=int)
+    return np.repeat(np.concatenate(cells)[order], np.concatenate(sizes)[order])
 
 
 def _apportion(shares: np.ndarray, total: int) -> np.ndarray:

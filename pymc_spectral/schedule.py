@@ -1,15 +1,15 @@
 """The ladder of temperatures: where the rungs go, and the evidence that comes with them.
 
 Pure functions of what a round of tempering recorded. Throughout, the path of densities is
-``log target(x; beta) = log reference(x) + beta * V(x)``, and ``V`` of shape (scans, temperatures, copies)
-holds the values of V at the replicas.
+``log target(x; beta) = log reference(x) + beta * V(x)``, and ``V`` of shape (scans, temperatures,
+copies) holds the values of V at the replicas.
 
 References
 ----------
-.. [1] Syed, Bouchard-Cote, Deligiannidis and Doucet. Non-reversible parallel tempering: a scalable highly
-   parallel MCMC scheme. JRSS-B 84 (2022). https://arxiv.org/abs/1905.02939
-.. [2] Bennett. Efficient estimation of free energy differences from Monte Carlo data. J. Comput. Phys.
-   22 (1976). https://doi.org/10.1016/0021-9991(76)90078-4
+.. [1] Syed, Bouchard-Cote, Deligiannidis and Doucet. Non-reversible parallel tempering: a scalable
+   highly parallel MCMC scheme. JRSS-B 84 (2022). https://arxiv.org/abs/1905.02939
+.. [2] Bennett. Efficient estimation of free energy differences from Monte Carlo data. J. Comput.
+   Phys. 22 (1976). https://doi.org/10.1016/0021-9991(76)90078-4
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ __all__ = ["Evidence", "first_betas", "next_betas", "stepping_stone", "swap_prob
 
 
 def first_betas(n: int, power: float = 4.0) -> np.ndarray:
-    """Inverse temperatures to start with: from 0 to 1, crowded near 0 where densities change most."""
+    """Spread temperatures from 0 to 1, crowded near 0 where densities change most."""
     return np.linspace(0.0, 1.0, n) ** power
 
 
@@ -51,8 +51,8 @@ def swap_probability(values: np.ndarray, betas: np.ndarray) -> np.ndarray:
 def next_betas(betas: np.ndarray, rejection: np.ndarray, n: int) -> np.ndarray:
     """Spread temperatures so that every pair is rejected equally often.
 
-    The cumulative rejection is an increasing function of beta that hardly depends on the ladder it was
-    measured with [1]_. It is interpolated monotonically, and inverted at equal steps.
+    The cumulative rejection is an increasing function of beta that hardly depends on the ladder it
+    was measured with [1]_. It is interpolated monotonically, and inverted at equal steps.
 
     Parameters
     ----------
@@ -108,9 +108,9 @@ def stepping_stone(values: np.ndarray, betas: np.ndarray) -> Evidence:
 
     Notes
     -----
-    The error comes from the influence of each scan on the estimate, summed over pairs, in batch means over
-    time for every copy. The longest of several batch lengths that still leaves enough batches decides, so
-    slow round trips are not taken for independent draws.
+    The error comes from the influence of each scan on the estimate, summed over pairs, in batch
+    means over time for every copy. The longest of several batch lengths that still leaves enough
+    batches decides, so slow round trips are not taken for independent draws.
     """
     scans, _, copies = values.shape
     steps = np.diff(betas)[None, :, None]
@@ -129,9 +129,7 @@ def stepping_stone(values: np.ndarray, betas: np.ndarray) -> Evidence:
         ratio = ratio + change
         if np.abs(change).max() < 1e-10:
             break
-    influence = hot / np.maximum(mean_hot, 1e-300)[None, :, None]
-    influence = (influence - cold / np.maximum(mean_cold, 1e-300)[None, :, None]).sum(axis=1)
-    # Both means depend on r, each with half the slope: Newton's factor for the root of their ratio.
+    # Newton's factor: how the log ratio of the two means falls with r.
     slope = (hot * (1 - hot)).mean(axis=(0, 2)) / np.maximum(mean_hot, 1e-300)
     slope = slope + (cold * (1 - cold)).mean(axis=(0, 2)) / np.maximum(mean_cold, 1e-300)
     terms = hot / np.maximum(mean_hot, 1e-300)[None, :, None]
@@ -146,7 +144,7 @@ def stepping_stone(values: np.ndarray, betas: np.ndarray) -> Evidence:
 
 
 def _batch_error(series: np.ndarray) -> float:
-    """Standard error of the mean of (scans, copies) series: the largest over batch lengths."""
+    """Estimate the error of the mean of (scans, copies) series: largest over batch lengths."""
     scans, copies = series.shape
     errors = []
     length = 1

@@ -8,7 +8,7 @@ from scipy import stats
 from scipy.signal import lfilter
 from scipy.special import logsumexp
 
-from pymc_spectral.bridge import BridgeError, bridge_estimate, cell_weights
+from pymc_spectral.bridge import BridgeError, _pareto_k, bridge_estimate, cell_weights
 from pymc_spectral.proposal import Proposal, fit_proposal
 
 KINDS = ("optimal", "geometric")
@@ -215,7 +215,7 @@ def test_fits_of_different_quality_do_not_pass_for_disagreement():
     fits = np.repeat([0, 1], 500)
     for _ in range(100):
         terms = np.empty((4, 1, 1000))
-        for fit, scale in enumerate((1.0, 4.0)):
+        for fit, scale in enumerate((1.0, 9.0)):
             p = Proposal("normal", np.zeros(2), scale * np.eye(2))
             x, y = rng.standard_normal((500, 2)), p.sample(rng, 500)
             rows = slice(500 * fit, 500 * fit + 500)
@@ -228,7 +228,7 @@ def test_fits_of_different_quality_do_not_pass_for_disagreement():
         ratio.append(bridge_estimate(*terms).mcse / e.mcse)
     assert widened <= 2
     assert np.sqrt(np.mean(np.square(z))) == pytest.approx(1.0, abs=0.3)
-    assert np.mean(ratio) > 2
+    assert np.mean(ratio) > 1.5
 
 
 def test_chains_in_different_modes_of_one_cell_widen_the_error():
@@ -313,16 +313,28 @@ def test_nothing_inside_is_no_estimate():
 
 
 def test_pareto_k_tells_unbounded_terms_from_bounded_ones():
-    # Student proposal, normal target, one dimension: p / q at the draws has no variance.
+    # A narrow proposal for heavy tails: q / p at fresh points grows like exp(1.5 x^2).
     rng = np.random.default_rng(14)
+    p = Proposal("normal", np.zeros(1), np.eye(1) / 3)
+    x, y = rng.standard_t(5, (5000, 1)), p.sample(rng, 5000)
+    terms = heavy_target(x), p.logpdf(x), heavy_target(y), p.logpdf(y)
+    assert bridge_estimate(*terms, kind="geometric").pareto_k > 0.1
+    assert bridge_estimate(*terms).pareto_k < 0
+    # Nearly constant terms, although with a heavy tail far out, are no reason to worry.
     p = Proposal("student", np.zeros(1), np.eye(1))
-    x, y = rng.standard_normal((20_000, 1)), p.sample(rng, 20_000)
+    x, y = rng.standard_normal((5000, 1)), p.sample(rng, 5000)
     terms = normal_target(x), p.logpdf(x), normal_target(y), p.logpdf(y)
-    assert bridge_estimate(*terms, kind="geometric").pareto_k > 0.5
-    wide = Proposal("normal", np.zeros(1), 1.5 * np.eye(1))
-    y = wide.sample(rng, 20_000)
-    terms = normal_target(x), wide.logpdf(x), normal_target(y), wide.logpdf(y)
-    assert bridge_estimate(*terms).pareto_k < 0.5
+    for kind in KINDS:
+        e = bridge_estimate(*terms, kind=kind)
+        assert e.pareto_k < 0.2
+        assert e.mcse < 0.005
+
+
+def test_pareto_k_finds_the_shape_of_a_pareto_tail():
+    for shape in (0.3, 0.6, 0.9):
+        rng = np.random.default_rng(15)
+        found = [_pareto_k(shape * rng.exponential(size=4000)) for _ in range(20)]
+        assert np.mean(found) == pytest.approx(shape, abs=0.1)
 
 
 def fake(log_c, mcse):

@@ -1,0 +1,62 @@
+"""Our vectorised ESS and R-hat against ArviZ's, and the variance of a mean against AR(1) theory."""
+
+import arviz as az
+import numpy as np
+import pytest
+from scipy.signal import lfilter
+
+from pymc_spectral import _ess
+from pymc_spectral._ess import bulk_ess, mean_variance, rank_rhat
+
+
+def chains(rng, phi, shape=(3, 1001)):
+    """Draw AR(1) chains with standard normal margins."""
+    noise = rng.standard_normal(shape) * np.sqrt(1 - phi**2)
+    start = phi * rng.standard_normal((shape[0], 1))
+    return lfilter([1.0], [1.0, -phi], noise, axis=1, zi=start)[0]
+
+
+@pytest.fixture(scope="module")
+def columns():
+    rng = np.random.default_rng(1)
+    plain = [chains(rng, phi) for phi in (0.0, 0.5, 0.95, -0.6)]
+    apart = chains(rng, 0.3) + np.array([[0.0], [0.0], [0.5]])
+    wider = chains(rng, 0.3) * np.array([[1.0], [1.0], [2.0]])
+    heavy = np.tan(chains(rng, 0.5))
+    return np.stack([*plain, apart, wider, heavy], axis=-1)
+
+
+def test_ess_and_rhat_are_those_of_arviz(columns):
+    for k in range(columns.shape[2]):
+        ess = np.asarray(az.ess(columns[:, :, k], method="bulk")).item()
+        rhat = np.asarray(az.rhat(columns[:, :, k], method="rank")).item()
+        # Both cut Geyer's sum at the first negative pair; how the last term counts differs.
+        assert bulk_ess(columns)[k] == pytest.approx(ess, rel=0.05)
+        assert rank_rhat(columns)[k] == pytest.approx(rhat, abs=2e-3)
+
+
+def test_pieces_give_what_the_whole_gives(columns, monkeypatch):
+    whole = bulk_ess(columns), rank_rhat(columns), mean_variance(columns)
+    monkeypatch.setattr(_ess, "_CHUNK", 1)
+    parts = bulk_ess(columns), rank_rhat(columns), mean_variance(columns)
+    for a, b in zip(whole, parts, strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-9)
+
+
+@pytest.mark.parametrize("phi", [0.0, 0.6, 0.9, -0.5])
+def test_variance_of_the_mean_is_that_of_theory(phi):
+    rng = np.random.default_rng(2)
+    exact = (1 + phi) / (1 - phi) / 4000
+    found = [mean_variance(chains(rng, phi, (2, 2000))[..., None])[0] for _ in range(60)]
+    assert np.mean(found) == pytest.approx(exact, rel=0.12)
+
+
+def test_constant_and_broken_columns_are_nan():
+    x = np.random.default_rng(3).standard_normal((2, 100, 3))
+    x[:, :, 1] = 7.0
+    x[0, 3, 2] = np.inf
+    for values in (bulk_ess(x), rank_rhat(x)):
+        assert np.isnan(values).tolist() == [False, True, True]
+    assert mean_variance(x[:, :, :2])[1] == 0.0
+    assert np.isnan(bulk_ess(x[:, :3])).all()
+    assert np.isnan(mean_variance(x[:, :3])).all()

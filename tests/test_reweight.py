@@ -1,0 +1,571 @@
+"""From chains in single cells to equal-weight draws: rows, groups, files, and honest errors."""
+
+import arviz as az
+import numpy as np
+import pandas as pd
+import pytest
+import xarray as xr
+from scipy.signal import lfilter
+from scipy.stats import norm
+
+from pymc_spectral import _idata
+from pymc_spectral.bridge import BridgeError
+from pymc_spectral.proposal import fit_proposal
+from pymc_spectral.reweight import choose_rows, reweight, run_length
+from pymc_spectral.strata import BRIDGE_STATS, columns_of, stratified_mean, weigh
+from pymc_spectral.summary import cell_summary, summary
+
+WEIGHT = np.array([0.02, 0.2, 0.2, 0.58])
+CENTRE = np.array([3.0, 7.0, 2.0, -5.0])
+SPREAD = np.array([1.0, 1.4, 1.1, 1.0])
+LOG_Z = -1234.5
+
+
+def container(groups):
+    """Put datasets into what the installed ArviZ uses."""
+    if _idata.LEGACY:
+        return az.InferenceData(**groups)
+    return xr.DataTree.from_dict(groups)
+
+
+def load(path):
+    """Read a file into memory as the installed ArviZ does."""
+    idata = az.from_netcdf(path)
+    return idata.load()
+
+
+def synthetic(
+    rng,
+    weight=WEIGHT,
+    centre=CENTRE,
+    spread=SPREAD,
+    phi=0.0,
+    draws=500,
+    tune=500,
+    chains_per_cell=1,
+    half=False,
+    fit_draws=None,
+    proposal="normal",
+    d=1,
+):
+    """Return raw chains of cells that are normal (or half normal) with known weights.
+
+    ``half`` cuts each cell at its centre: half of the bridge's fresh points fall outside, so the
+    weights are less precise. ``fit_draws`` starves the proposal's fit, so that they are imprecise.
+    """
+    cells = weight.size
+    chains = cells * chains_per_cell
+    x = np.empty((chains, draws, d))
+    terms = np.empty((4, chains, draws))
+    fits = np.zeros((chains, draws), dtype=int)
+    for k in range(chains):
+        i = k % cells
+        noise = rng.standard_normal((tune + draws, d)) * np.sqrt(1 - phi**2)
+        z = lfilter([1.0], [1.0, -phi], noise, axis=0, zi=phi * rng.standard_normal((1, d)))[0]
+        if half:
+            z[:, 0] = np.abs(z[:, 0])
+
+        def log_target(z, i=i):
+            value = norm.logpdf(z).sum(axis=-1) - d * np.log(spread[i]) + np.log(weight[i]) + LOG_Z
+            return np.where(z[..., 0] > 0, value + np.log(2), -np.inf) if half else value
+
+        start = 0
+        while start < draws:
+            stop = min(draws, start + max(50, (tune + start) // 4))
+            past = z[: tune + start] if fit_draws is None else z[tune - fit_draws : tune]
+            p = fit_proposal(centre[i] + spread[i] * past, proposal)
+            now, fresh = z[tune + start : tune + stop], p.sample(rng, stop - start)
+            rows = (k, slice(start, stop))
+            terms[0][rows], terms[1][rows] = log_target(now), p.logpdf(centre[i] + spread[i] * now)
+            terms[2][rows] = log_target((fresh - centre[i]) / spread[i])
+            terms[3][rows] = p.logpdf(fresh)
+            fits[rows] = 0 if fit_draws else fits[k].max() + 1
+            start = stop
+        x[k] = centre[i] + spread[i] * z[tune:]
+    dims, coords = ("chain", "draw"), {"chain": np.arange(chains), "draw": np.arange(draws)}
+    posterior = xr.Dataset({"x": (dims, x[..., 0])}, coords=coords, attrs={"sampling_time": 1.5})
+    cell = np.broadcast_to((np.arange(chains) % cells)[:, None], (chains, draws))
+    stats = {name: (dims, term) for name, term in zip(BRIDGE_STATS, terms, strict=True)}
+    stats |= {
+        "cell": (dims, cell.copy()),
+        "proposal_fit": (dims, fits),
+        "boundary_hit": (dims, rng.random((chains, draws)) < 0.25),
+        "nan_logp": (dims, np.zeros((chains, draws), dtype=int)),
+        "diverging": (dims, np.zeros((chains, draws), dtype=bool)),
+        "lp": (dims, terms[0].copy()),
+    }
+    return container(
+        {"posterior": posterior, "sample_stats": xr.Dataset(stats, coords=coords, attrs={"a": 1})}
+    )
+
+
+def truth(weight=WEIGHT, centre=CENTRE, spread=SPREAD, half=False, **_):
+    """Return the exact mean and sd of x in :func:`synthetic`."""
+    shift = np.sqrt(2 / np.pi) if half else 0.0
+    mean = np.sum(weight * (centre + shift * spread))
+    second = np.sum(weight * (spread**2 + 2 * shift * centre * spread + centre**2))
+    return mean, np.sqrt(second - mean**2)
+
+
+def rich(rng, **kwargs):
+    """Return raw chains with every kind of group and variable that PyMC may hand over."""
+    groups = dict(_idata.groups(synthetic(rng, **kwargs)))
+    posterior, stats = groups["posterior"], groups["sample_stats"]
+    x = posterior["x"].values
+    dims = ("chain", "draw")
+    groups["posterior"] = posterior.assign(
+        theta=((*dims, "city"), np.stack([x, 2 * x], axis=-1).astype("float32")),
+        label=(dims, np.round(x).astype("int64")),
+        fixed=(dims, np.ones_like(x)),
+    ).assign_coords(city=["Rome", "Oslo"])
+    groups["sample_stats"] = stats.assign(warning=(dims, np.full(x.shape, None, dtype=object)))
+    coords = {"chain": posterior["chain"], "draw": posterior["draw"]}
+    groups["log_likelihood"] = xr.Dataset({"y": ((*dims, "obs"), x[..., None] * [1, 10])}, coords)
+    groups["warmup_posterior"] = posterior.isel(draw=slice(0, 7))
+    groups["prior"] = posterior.copy(deep=True)
+    groups["observed_data"] = xr.Dataset({"y": ("obs", [1.0, 2.0])})
+    return container(groups)
+
+
+@pytest.fixture(scope="module")
+def raw():
+    return rich(np.random.default_rng(1), chains_per_cell=2, phi=0.3)
+
+
+@pytest.fixture(scope="module")
+def result(raw):
+    return reweight(raw)
+
+
+def test_weights_and_evidence_are_right(result):
+    cells = _idata.groups(result)["cells"]
+    z = (cells["weight"].values - WEIGHT) / cells["weight_mcse"].values
+    assert np.abs(z).max() < 4
+    assert abs(cells["log_marginal_likelihood"] - LOG_Z) < 4 * cells["log_marginal_likelihood_mcse"]
+    log_c = cells["log_evidence"].values
+    assert np.abs((log_c - LOG_Z - np.log(WEIGHT)) / cells["log_evidence_mcse"].values).max() < 4
+    assert cells["weight"].sum() == pytest.approx(1.0)
+
+
+def test_cells_hold_every_diagnostic(result):
+    cells = _idata.groups(result)["cells"]
+    assert cells["cell"].values.tolist() == [0, 1, 2, 3]
+    assert cells["n_chains"].values.tolist() == [2] * 4
+    assert cells["n_draws"].values.tolist() == [1000] * 4
+    assert (cells["r_hat"] < 1.02).all()
+    assert (cells["ess_bulk"] > 200).all()
+    np.testing.assert_allclose(cells["boundary_hit_rate"], 0.25, atol=4 * np.sqrt(0.19 / 1000))
+    np.testing.assert_array_equal(cells["n_diverging"], 0)
+    np.testing.assert_array_equal(cells["share_inside"], 1.0)
+    assert cells["bridge_converged"].all()
+    assert cells.attrs["bridge"] == "optimal"
+    assert cells.attrs["random_seed"] == 0
+    names = {"pareto_k", "bridge_ess", "discrepancy", "n_nan_logp", "weight_cov"}
+    assert names <= set(cells.data_vars)
+
+
+def test_the_posterior_looks_as_before(raw, result):
+    before, after = (_idata.groups(i)["posterior"] for i in (raw, result))
+    assert list(before.data_vars) == list(after.data_vars)
+    for name in before.data_vars:
+        assert before[name].dims == after[name].dims
+        assert before[name].dtype == after[name].dtype
+    assert all(before[c].equals(after[c]) for c in before.coords)
+    assert after.attrs == before.attrs
+
+
+def test_rows_are_whole_draws_with_their_stats_and_likelihoods(result):
+    groups = _idata.groups(result)
+    stats = groups["sample_stats"]
+    source = stats["source_chain"].values, stats["source_draw"].values
+    for name in ("x", "theta", "label"):
+        expected = groups["cell_posterior"][name].values[source]
+        np.testing.assert_array_equal(groups["posterior"][name].values, expected)
+    for name in ("cell", "lp", "diverging", "boundary_hit"):
+        expected = groups["cell_sample_stats"][name].values[source]
+        np.testing.assert_array_equal(stats[name].values, expected)
+    x = groups["posterior"]["x"].values
+    np.testing.assert_array_equal(groups["log_likelihood"]["y"].values[..., 1], 10 * x)
+    assert not set(BRIDGE_STATS) & set(stats.data_vars)
+    assert set(BRIDGE_STATS) <= set(groups["cell_sample_stats"].data_vars)
+
+
+def test_other_groups_are_kept(raw, result):
+    before, after = _idata.groups(raw), _idata.groups(result)
+    for name in ("warmup_posterior", "prior", "observed_data"):
+        assert before[name].identical(after[name])
+    assert after["cell_posterior"].identical(before["posterior"])
+
+
+def test_the_input_is_not_changed():
+    raw = rich(np.random.default_rng(2))
+    before = {name: group.copy(deep=True) for name, group in _idata.groups(raw).items()}
+    reweight(raw)
+    after = _idata.groups(raw)
+    assert list(before) == list(after)
+    assert all(before[name].identical(after[name]) for name in before)
+
+
+def assert_same_result(a, b):
+    """Check that two results agree to the last bit in every number."""
+    a, b = _idata.groups(a), _idata.groups(b)
+    assert set(a) == set(b)
+    for name in a:
+        assert set(a[name].variables) == set(b[name].variables)
+        for variable in a[name].variables:
+            np.testing.assert_array_equal(a[name][variable].values, b[name][variable].values)
+
+
+def test_reweighting_again_gives_the_same(raw, result):
+    assert_same_result(reweight(raw), result)
+    assert_same_result(reweight(result), result)
+
+
+@pytest.mark.parametrize("bridge", ["optimal", "geometric"])
+def test_a_file_gives_the_same_weights_and_rows(raw, bridge, tmp_path):
+    result = reweight(raw, bridge=bridge, random_seed=5)
+    path = tmp_path / "result.nc"
+    result.to_netcdf(path)
+    again = reweight(load(path))
+    assert _idata.groups(again)["cells"].attrs["bridge"] == bridge
+    assert_same_result(again, result)
+
+
+def test_a_raw_file_can_be_weighed(raw, result, tmp_path):
+    groups = _idata.groups(raw)
+    groups["sample_stats"] = groups["sample_stats"].drop_vars("warning")
+    path = tmp_path / "raw.nc"
+    container(groups).to_netcdf(path)
+    assert_same_result(reweight(load(path)), result)
+
+
+def test_the_seed_changes_the_order_only(raw, result):
+    other = _idata.groups(reweight(raw, random_seed=1))
+    same = _idata.groups(result)
+    assert not np.array_equal(other["posterior"]["x"], same["posterior"]["x"])
+    np.testing.assert_array_equal(
+        np.sort(other["posterior"]["x"].values.ravel()),
+        np.sort(same["posterior"]["x"].values.ravel()),
+    )
+    assert other["cells"].drop_attrs().identical(same["cells"].drop_attrs())
+
+
+def test_groups_of_old_rows_follow_or_go(result, caplog):
+    groups = dict(_idata.groups(result))
+    x = groups["posterior"]["x"]
+    groups["posterior_predictive"] = xr.Dataset({"y": 10 * x})
+    kept = _idata.groups(reweight(container(groups)))
+    assert kept["posterior_predictive"].identical(groups["posterior_predictive"])
+    # Another order of the same draws: the group is carried along.
+    moved = _idata.groups(reweight(container(groups), random_seed=9))
+    np.testing.assert_array_equal(moved["posterior_predictive"]["y"], 10 * moved["posterior"]["x"])
+    # Weights that call for other draws: values for them do not exist.
+    stats = groups["cell_sample_stats"].copy(deep=True)
+    stats["log_target_fresh"][1] += 3.0
+    stats["log_target_draw"][1] += 3.0
+    stats["log_target_fresh"][5] += 3.0
+    stats["log_target_draw"][5] += 3.0
+    dropped = _idata.groups(reweight(container(groups | {"cell_sample_stats": stats})))
+    assert "posterior_predictive" not in dropped
+    assert "posterior_predictive belongs to rows" in caplog.text
+
+
+def rows_of(weight, cell_of_chain, draws, length=1, seed=0):
+    """Choose rows and return them with the cell of each, all (chains, draws)."""
+    cells = np.asarray(cell_of_chain)
+    rows = choose_rows(np.asarray(weight), cells, draws, length, np.random.default_rng(seed))
+    return *rows, cells[rows[0]]
+
+
+@pytest.mark.parametrize("length", [1, 3, 40, 10_000])
+@pytest.mark.parametrize("draws", [100, 1000, 333])
+@pytest.mark.parametrize(
+    ("weight", "cell_of_chain"),
+    [
+        (WEIGHT, [0, 1, 2, 3]),
+        (WEIGHT, [0, 1, 2, 3, 0, 1, 2, 3]),
+        (WEIGHT, [0, 1, 2, 3, 0, 1]),
+        ([1.0], [0]),
+        ([1.0], [0, 0, 0]),
+        ([1e-9, 1 - 1e-9], [0, 1]),
+        ([1 / 3, 1 / 3, 1 / 3], [0, 1, 2]),
+    ],
+)
+def test_rows_share_out_draws_as_promised(weight, cell_of_chain, draws, length):
+    chain, draw, cell = rows_of(weight, cell_of_chain, draws, length)
+    total = cell.size
+    halves = [h for c in cell for h in (c[: draws // 2], c[draws // 2 :])]
+    for i, w in enumerate(weight):
+        mine = np.flatnonzero(np.asarray(cell_of_chain) == i)
+        assert abs(np.sum(cell == i) - w * total) < 1
+        # Every half chain has the same mix, up to rounding.
+        shares = [np.sum(h == i) - w * h.size for h in halves]
+        assert np.abs(shares).max() <= 2
+        # In time order throughout, and every draw equally often up to rounding.
+        place = np.concatenate([(chain * draws + draw)[k][cell[k] == i] for k in range(len(cell))])
+        assert (np.diff(place) >= 0).all()
+        uses = np.bincount(chain[cell == i] * draws + draw[cell == i], minlength=chain.size)
+        uses = uses.reshape(chain.shape)[mine]
+        assert np.ptp(uses) <= 1
+
+
+def test_rows_of_one_cell_come_in_runs():
+    _, _, cell = rows_of([0.5, 0.5], [0, 1], 1000, length=10)
+    changes = np.mean(np.diff(cell, axis=1) != 0)
+    # Runs of 10 in random order: a change at half of the run ends.
+    assert changes == pytest.approx(0.05, abs=0.02)
+    _, _, cell = rows_of([0.5, 0.5], [0, 1], 1000, length=1)
+    assert np.mean(np.diff(cell, axis=1) != 0) == pytest.approx(0.5, abs=0.06)
+
+
+def test_one_cell_is_handed_back_as_it_ran():
+    chain, draw, _ = rows_of([1.0], [0, 0, 0], 50)
+    np.testing.assert_array_equal(chain, np.repeat(np.arange(3), 50).reshape(3, 50))
+    np.testing.assert_array_equal(draw, np.tile(np.arange(50), (3, 1)))
+
+
+def test_run_length_covers_the_errors_of_the_weights():
+    weight = np.array([0.3, 0.7])
+    jacobian = np.array([[1.0, -1.0], [-1.0, 1.0]])
+    for mcse in (0.0, 1e-4, 0.01, 0.05):
+        g = run_length(weight, mcse**2 * jacobian, 4000)
+        assert g * 0.21 / 4000 >= mcse**2
+        assert g <= max(1, np.ceil(1.5 * mcse**2 * 4000 / 0.21))
+    assert run_length(weight, np.zeros((2, 2)), 4000, inefficiency=10.0) == 15
+    assert run_length(np.array([1.0]), np.zeros((1, 1)), 100) == 1
+    assert run_length(np.array([1.0, 0.0]), np.zeros((2, 2)), 100) == 1
+
+
+def drop(idata, *names):
+    """Return chains without some stats."""
+    groups = dict(_idata.groups(idata))
+    groups["sample_stats"] = groups["sample_stats"].drop_vars(list(names))
+    return container(groups)
+
+
+def with_stat(idata, name, change):
+    """Return chains with one stat altered in place by `change`."""
+    groups = dict(_idata.groups(idata))
+    stats = groups["sample_stats"].copy(deep=True)
+    change(stats[name].values)
+    groups["sample_stats"] = stats
+    return container(groups)
+
+
+def test_optional_stats_may_be_missing(raw, result):
+    less = reweight(drop(raw, "boundary_hit", "nan_logp", "diverging", "lp", "warning"))
+    assert_array = np.testing.assert_array_equal
+    assert_array(_idata.groups(less)["cells"]["weight"], _idata.groups(result)["cells"]["weight"])
+
+
+def test_draws_that_cannot_be_weighed_are_refused(raw):
+    with pytest.raises(ValueError, match=r"lacks cell, log_proposal_fresh.*SpectralPartitionStep"):
+        reweight(drop(raw, "cell", "log_proposal_fresh"))
+    with pytest.raises(ValueError, match="no group sample_stats"):
+        reweight(container({"posterior": _idata.groups(raw)["posterior"]}))
+    with pytest.raises(TypeError, match="got dict"):
+        reweight({})
+
+    def wander(cell):
+        cell[3, 10:] = 1
+
+    with pytest.raises(ValueError, match=r"Chain 3 was in the cells 1, 3"):
+        reweight(with_stat(raw, "cell", wander))
+
+    def skip(cell):
+        cell[[1, 5]] = 2
+
+    with pytest.raises(ValueError, match=r"\[1\] have no draws.*chains=4"):
+        reweight(with_stat(raw, "cell", skip))
+    with pytest.raises(ValueError, match=r"of 6; \[4, 5\] have no draws.*chains=6"):
+        reweight(raw, n_cells=6)
+    with pytest.raises(ValueError, match="bridge='nice'"):
+        reweight(raw, bridge="nice")
+
+
+def test_an_unknown_mass_is_an_error_that_keeps_the_draws(raw):
+    def outside(term):
+        term[[2, 6]] = -np.inf
+
+    broken = with_stat(raw, "log_target_fresh", outside)
+    with pytest.raises(BridgeError, match="cell 2: 0 of 1000") as caught:
+        reweight(broken)
+    assert caught.value.idata is broken
+
+
+def test_few_draws_are_no_crash():
+    for draws in (1, 2, 3, 5, 9):
+        result = reweight(synthetic(np.random.default_rng(3), draws=draws, tune=100))
+        assert _idata.groups(result)["posterior"].sizes["draw"] == draws
+        assert len(summary(result)) == 1
+
+
+def test_summary_reads_like_that_of_arviz(result):
+    table = summary(result)
+    # ArviZ divides by the variance of a constant, so that one is left out.
+    names = ["x", "theta", "label"]
+    reference = az.summary(result, var_names=names)
+    assert list(table.index) == [*reference.index, "fixed"]
+    assert {"mean", "sd", "mcse_mean", "mcse_sd", "r_hat"} <= set(table) & set(reference)
+    low, high = _idata.hdi_names(0.94)
+    rows = _idata.groups(result)["posterior"]["x"].values.ravel()
+    hdi = np.asarray(az.hdi(rows, 0.94)).ravel()
+    exact = summary(result, "x", round_to=None).loc["x"]
+    assert exact[[low, high]].to_numpy(dtype=float) == pytest.approx(hdi, abs=0.25)
+    assert exact["mean"] == pytest.approx(rows.mean(), abs=3 * exact["mcse_mean"])
+    assert exact["sd"] == pytest.approx(rows.std(), rel=0.02)
+    assert exact["ess_mean"] == pytest.approx((exact["sd"] / exact["mcse_mean"]) ** 2)
+
+
+def test_interval_names_are_those_of_the_installed_arviz():
+    data = {"x": np.random.default_rng(4).standard_normal((4, 50))}
+    if _idata.LEGACY:
+        columns = az.summary(az.from_dict(posterior=data), hdi_prob=0.9).columns
+    else:
+        idata = az.from_dict({"posterior": data})
+        columns = az.summary(idata, ci_prob=0.9, ci_kind="hdi").columns
+    assert set(_idata.hdi_names(0.9)) <= set(columns)
+
+
+def test_summary_selects_variables(result):
+    assert list(summary(result, "theta").index) == ["theta[Rome]", "theta[Oslo]"]
+    assert list(summary(result, ["~theta", "~fixed"]).index) == ["x", "label"]
+    with pytest.raises(KeyError, match="nope"):
+        summary(result, ["nope"])
+    with pytest.raises(ValueError, match="mixes"):
+        summary(result, ["x", "~theta"])
+    with pytest.raises(ValueError, match="hdi_prob=94"):
+        summary(result, hdi_prob=94)
+
+
+def test_summary_of_a_constant_is_quiet(result):
+    row = summary(result, "fixed").loc["fixed"]
+    assert row["mean"] == 1.0
+    assert row["mcse_mean"] == 0.0
+    assert np.isnan(row["r_hat"])
+
+
+def test_summary_accepts_raw_chains(raw, result):
+    pd.testing.assert_frame_equal(summary(raw), summary(result))
+    pd.testing.assert_frame_equal(cell_summary(raw), cell_summary(result))
+
+
+def test_one_cell_is_summarised_as_arviz_would():
+    one = np.ones(1)
+    raw = synthetic(
+        np.random.default_rng(5), one, 0 * one, one, phi=0.5, chains_per_cell=4, draws=1000
+    )
+    result = reweight(raw)
+    x = _idata.groups(raw)["posterior"]["x"].values
+    np.testing.assert_array_equal(_idata.groups(result)["posterior"]["x"].values, x)
+    row = summary(result, round_to=None).loc["x"]
+    assert row["mean"] == pytest.approx(x.mean())
+    assert row["mcse_mean"] == pytest.approx(np.asarray(az.mcse(x)).item(), rel=0.1)
+    assert row["r_hat"] == pytest.approx(np.asarray(az.rhat(x)).item(), abs=1e-3)
+
+
+def test_cell_summary_has_a_row_per_cell(result):
+    table = cell_summary(result)
+    assert list(table.index) == [0, 1, 2, 3]
+    assert list(table)[:8] == [
+        "weight",
+        "weight_mcse",
+        "log_evidence",
+        "log_evidence_mcse",
+        "ess",
+        "r_hat",
+        "boundary_hit_rate",
+        "chains",
+    ]
+    assert list(table)[8:] == ["x", "theta[Rome]", "theta[Oslo]", "label", "fixed"]
+    np.testing.assert_allclose(table["x"], CENTRE, atol=0.3)
+    assert list(cell_summary(result, "x", round_to=2))[8:] == ["x"]
+    assert cell_summary(result, "x", round_to=2)["weight"].tolist()[0] == 0.02
+
+
+def repeat(n, seed, with_arviz=True, **case):
+    """Run a case n times; return what was estimated and reported, a column each."""
+    rng, found = np.random.default_rng(seed), []
+    mean, sd = truth(**case)
+    for _ in range(n):
+        result = reweight(synthetic(rng, **case))
+        row = summary(result, round_to=None).loc["x"]
+        rows = _idata.groups(result)["posterior"]["x"].values
+        found.append(
+            {
+                "error": row["mean"] - mean,
+                "mcse": row["mcse_mean"],
+                "error_sd": row["sd"] - sd,
+                "mcse_sd": row["mcse_sd"],
+                "error_rows": rows.mean() - mean,
+                "mcse_arviz": np.asarray(az.mcse(rows)).item(),
+                "r_hat": np.asarray(az.rhat(rows)).item(),
+            }
+        )
+    return pd.DataFrame(found)
+
+
+def rms(x):
+    """Return the root mean square."""
+    return np.sqrt(np.mean(np.square(x)))
+
+
+CASES = {
+    "precise": {"phi": 0.3},
+    "slow": {"phi": 0.9, "draws": 1000},
+    "imprecise": {
+        "weight": np.array([0.3, 0.7]),
+        "centre": np.array([-3.0, 3.0]),
+        "spread": np.array([0.5, 0.5]),
+        "phi": 0.3,
+        "half": True,
+        "d": 8,
+        "fit_draws": 25,
+        "proposal": "student",
+        "chains_per_cell": 2,
+    },
+}
+"""Weights much better, and worse, known than counting the rows would tell; and slow chains."""
+
+
+@pytest.mark.parametrize("name", ["precise", "imprecise"])
+def test_errors_are_as_reported(name):
+    found = repeat(100, 1, **CASES[name])
+    # The rms of 100 errors has a standard error of 7 %.
+    assert rms(found["error"]) / found["mcse"].mean() == pytest.approx(1.0, abs=0.28)
+    assert rms(found["error_sd"]) / found["mcse_sd"].mean() == pytest.approx(1.0, abs=0.28)
+    assert found["mcse_arviz"].mean() > 0.9 * rms(found["error_rows"])
+    assert found["r_hat"].max() < 1.01
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "case",
+    [
+        *CASES.values(),
+        {"phi": 0.0},
+        {"phi": -0.5},
+        {"phi": 0.5, "half": True, "draws": 1000},
+        {"phi": 0.5, "weight": np.full(2, 0.5), "centre": np.zeros(2), "spread": np.ones(2)},
+    ],
+    ids=[*CASES, "iid", "antithetic", "half", "same-mean"],
+)
+def test_errors_are_as_reported_everywhere(case):
+    found = repeat(400, 2, **case)
+    assert rms(found["error"]) / found["mcse"].mean() == pytest.approx(1.0, abs=0.12)
+    assert rms(found["error_sd"]) / found["mcse_sd"].mean() == pytest.approx(1.0, abs=0.15)
+    assert found["mcse_arviz"].mean() > 0.9 * rms(found["error_rows"])
+
+
+def test_leaving_out_the_weights_errors_would_be_noticed():
+    # Negative control: in the imprecise case the weights are most of the error.
+    idata = synthetic(np.random.default_rng(6), **CASES["imprecise"])
+    groups = _idata.groups(idata)
+    weighing = weigh(groups["sample_stats"], "optimal")
+    _, x = columns_of(groups["posterior"])
+    _, mcse = stratified_mean(x, weighing)
+    within = [
+        w**2 * np.asarray(az.mcse(x[weighing.cell_of_chain == i, :, 0])).item() ** 2
+        for i, w in enumerate(weighing.weights.weight)
+    ]
+    assert mcse[0] > 3 * np.sqrt(np.sum(within))
