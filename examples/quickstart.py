@@ -12,6 +12,7 @@ Run it with ``python3 dev.py example``; the picture goes to ``quickstart.png``.
 
 import argparse
 import logging
+import warnings
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -78,6 +79,8 @@ def main() -> None:
     arguments = parser.parse_args()
     size = {"tune": 300, "draws": 300} if arguments.quick else {"tune": 1000, "draws": 1000}
     logging.getLogger("pymc").setLevel(logging.ERROR)
+    # A PyTensor from pip finds no BLAS on most machines; a model this small does not miss it.
+    warnings.filterwarnings("ignore", message="PyTensor could not link to a BLAS")
 
     with squares():
         print("Four plain chains ...", flush=True)

@@ -1,4 +1,14 @@
-"""Sample multimodal posteriors in PyMC, and know the weight of each mode."""
+"""Sample multimodal posteriors in PyMC, and know the weight of each mode.
+
+The method of Basse, Pillai & Smith, in the order of the modules:
+
+1. ``density``, ``tempering``, ``explore``: points that cover the modes, by parallel tempering.
+2. ``partition``: spectral clustering of the points cuts the space into cells, one per mode.
+3. ``restrict``, ``kernels``: the model's log density confined to a cell, and what moves in it.
+4. ``step``: one PyMC chain per cell; each draw carries the four terms of its bridge.
+5. ``bridge``: the mass of every cell, with its error; their sum is the evidence.
+6. ``reweight``, ``summary``: equal-weight draws of the whole posterior, tables with honest errors.
+"""
 
 from pymc_spectral.partition import KMeansPartition, SpectralPartition
 from pymc_spectral.reweight import reweight
@@ -6,4 +16,11 @@ from pymc_spectral.step import SpectralPartitionStep
 from pymc_spectral.summary import cell_summary, summary
 
 __version__ = "0.1.0"
-__all__ = ["KMeansPartition", "SpectralPartition", "SpectralPartitionStep", "cell_summary", "reweight", "summary"]
+__all__ = [
+    "KMeansPartition",
+    "SpectralPartition",
+    "SpectralPartitionStep",
+    "cell_summary",
+    "reweight",
+    "summary",
+]

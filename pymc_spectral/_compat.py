@@ -25,7 +25,7 @@ def setup_kernel(kernel: BlockedStep, rng: np.random.Generator, tune: int, draws
 
 
 def chain_index(rng: np.random.Generator) -> int:
-    """Number of the chain that a generator was spawned for.
+    """Tell which chain a generator was spawned for.
 
     ``pm.sample`` spawns one generator a chain, in order, whatever the number of cores and
     however processes are started; the last element of the spawn key counts them.

@@ -181,13 +181,12 @@ def bridge_estimate(
     are about the mean of each chain and fit: fits differ in the common level of f1 and f2, which
     cancels.
 
-    The optimal bridge's terms are bounded (by ``1 / s2`` and ``1 / s1``), so its error estimate is
-    reliable wherever both sides overlap at all. The geometric bridge's are not: its variance is
-    always finite, but ``Var(f2)`` is estimated through ``p / q`` at the draws, whose own variance
-    is infinite when p has heavier tails than q, e.g. a Student proposal for a normal cell. The
-    reported error is then low in most runs and high in a few. In one dimension, where this is
-    worst, the errors of 200 runs still had the size reported within 5 %, with one at 4.2 of its
-    own standard errors; it fades from two dimensions on, where the terms' bulk varies more.
+    The optimal bridge's terms are bounded (by ``1 / s2`` and ``1 / s1``). The geometric bridge's
+    are not: its variance is always finite, but ``Var(f2)`` is estimated through ``p / q`` at the
+    draws, whose own variance is infinite when p has heavier tails than q, e.g. a Student proposal
+    for a normal cell. At 1000 draws this was not seen to matter: in that case, in one dimension,
+    over 1000 runs, the largest error was 4.3 of its own standard errors with the geometric bridge
+    and 4.1 with the optimal one, and both had the size reported within 4 %.
     """
     if kind not in get_args(BridgeKind):
         options = ", ".join(map(repr, get_args(BridgeKind)))

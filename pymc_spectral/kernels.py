@@ -21,7 +21,7 @@ from pymc.step_methods.metropolis import MultivariateNormalProposal
 from pymc_spectral._compat import setup_kernel
 from pymc_spectral.restrict import CODES_BELOW, NAN_LOGP, RestrictedTarget
 
-__all__ = ["Kernel", "KernelName", "JointMetropolis", "make_kernel"]
+__all__ = ["JointMetropolis", "Kernel", "KernelName", "make_kernel"]
 
 KernelName = Literal["nuts", "metropolis", "slice"]
 # Optimal random-walk scale of Roberts, Gelman & Gilks (1997).
@@ -153,8 +153,8 @@ class Kernel:
 
 
 def _codes(change: float) -> tuple[bool, bool]:
-    """Read (boundary hit, NaN) off a change of log density."""
-    return change < 10 * NAN_LOGP, 10 * NAN_LOGP <= change < CODES_BELOW
+    """Read (boundary hit, NaN) off a change of log density; -inf is the model's own wall."""
+    return -np.inf < change < 10 * NAN_LOGP, 10 * NAN_LOGP <= change < CODES_BELOW
 
 
 def _classify_trajectory(stats: dict[str, Any]) -> tuple[bool, bool]:

@@ -84,6 +84,8 @@ class Hamiltonian:
     def _reset(self, n: int) -> None:
         """Forget the gradients and acceptances of the last round."""
         self._outer = np.zeros((n, self.d, self.d) if self.dense else (n, self.d))
+        self._sum = np.zeros((n, self.d))
+        self._square = np.zeros((n, self.d))
         self._count = 0
         self._moves = 0
 
@@ -98,7 +100,7 @@ class Hamiltonian:
         log_reference, value, gradient = path.evaluate_grad(x, weight)
         start = (log_reference + weight * value).reshape(n, copies)
         if adapt:
-            self._observe(gradient.reshape(shape))
+            self._observe(state.x[1:], gradient.reshape(shape))
         velocity = rng.standard_normal(shape)
         kinetic = 0.5 * np.square(velocity).sum(axis=-1)
         step = np.exp(self.log_step)[:, None] * rng.uniform(0.7, 1.3, size=(n, copies))
@@ -135,8 +137,10 @@ class Hamiltonian:
         """From the gradient to a change of whitened velocity."""
         return gradient @ self.factor if self.dense else gradient * self.factor[:, None]
 
-    def _observe(self, gradient: np.ndarray) -> None:
-        """Add outer products of gradients, with wild ones tamed."""
+    def _observe(self, x: np.ndarray, gradient: np.ndarray) -> None:
+        """Add up outer products of gradients, and moments of the points."""
+        self._sum += x.sum(axis=1)
+        self._square += np.square(x).sum(axis=1)
         if self.dense:
             self._outer += gradient.transpose(0, 2, 1) @ gradient
         else:
@@ -148,21 +152,20 @@ class Hamiltonian:
         n = self._count
         if n > 2 * self.d + 16:
             outer = self._outer / n
+            # Where a density is flat, inside hard walls say, gradients tell nothing of its extent.
+            variance = self._square / n - np.square(self._sum / n)
+            least = 1.0 / np.maximum(variance, 1e-200)
             if self.dense:
-                diagonal = np.einsum("kii->ki", outer)
-                diagonal = np.maximum(
-                    diagonal, 1e-10 * diagonal.max(axis=1, keepdims=True) + 1e-200
-                )
+                seen = np.einsum("kii->ki", outer)
                 keep = n / (n + 5.0 * self.d)
-                precision = keep * outer + (1 - keep) * diagonal[:, :, None] * np.eye(self.d)
-                precision += 1e-10 * diagonal[:, :, None] * np.eye(self.d)
+                lift = (1 + 1e-10) * np.maximum(seen, least) - keep * seen
+                precision = keep * outer + lift[:, :, None] * np.eye(self.d)
                 lower = np.linalg.cholesky(precision)
                 self.factor = np.stack(
                     [solve_triangular(c, np.eye(self.d), lower=True).T for c in lower]
                 )
             else:
-                floor = 1e-10 * outer.max(axis=1, keepdims=True) + 1e-200
-                self.factor = 1.0 / np.sqrt(np.maximum(outer, floor))
+                self.factor = 1.0 / np.sqrt(np.maximum(outer, least))
             self.log_step = np.clip(self.log_step, np.log(0.05), np.log(1.2))
         self.factor = self.factor[origin]
         self.log_step = self.log_step[origin]

@@ -573,12 +573,14 @@ class SpectralPartition(_Partition):
                 raise ValueError(f"{name}={value!r} is unknown: use one of {', '.join(options)}.")
         if self.join is False and self.n_cells == "auto":
             raise ValueError(
-                'join=False is the paper\'s k-means with a given number of cells, but n_cells="auto"'
-                ": pass n_cells=4, say, or join=True."
+                "join=False is the paper's k-means with a given number of cells, but n_cells is "
+                '"auto": pass n_cells=4, say, or join=True.'
             )
         if self.affinity != "gaussian":
             if self.Q is not None:
-                raise ValueError('Q is given but affinity is not "gaussian": add affinity="gaussian".')
+                raise ValueError(
+                    'Q is given but affinity is not "gaussian": add affinity="gaussian".'
+                )
             return None
         if self.Q is None:
             raise ValueError('affinity="gaussian" needs Q, e.g. Q=0.8 * np.eye(d).')
@@ -586,7 +588,9 @@ class SpectralPartition(_Partition):
         if Q.ndim == 0:
             Q = Q * np.eye(d)
         if Q.shape != (d, d):
-            raise ValueError(f"Q has shape {Q.shape}, but X has {d} columns: pass a ({d}, {d}) array.")
+            raise ValueError(
+                f"Q has shape {Q.shape}, but X has {d} columns: pass a ({d}, {d}) array."
+            )
         if not np.all(np.isfinite(Q)) or np.any(np.linalg.eigvalsh(Q) <= 0):
             raise ValueError("Q must be a positive definite covariance matrix.")
         return Q

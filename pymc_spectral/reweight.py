@@ -8,7 +8,6 @@ holds every cell in proportion to its weight; the chains as they ran stay in ``c
 from __future__ import annotations
 
 import logging
-from importlib import metadata
 from typing import Any
 
 import numpy as np
@@ -409,8 +408,7 @@ def _extreme(values: np.ndarray, reduce: Any) -> float:
 
 
 def _version() -> str:
-    """Return the installed version of this package."""
-    try:
-        return metadata.version("pymc_spectral")
-    except metadata.PackageNotFoundError:
-        return "unknown"
+    """Return the version of this package, which is known only once all of it is imported."""
+    from pymc_spectral import __version__
+
+    return __version__

@@ -288,9 +288,7 @@ class SpectralPartitionStep(BlockedStep):
         from rich.progress import track
 
         found = []
-        for cell in track(
-            range(self.n_cells), "Round", disable=not progressbar, transient=True
-        ):
+        for cell in track(range(self.n_cells), "Round", disable=not progressbar, transient=True):
             self._begin(cell, cell, rng.spawn(1)[0], draws, 0)
             self.tune = True
             point: PointType = self._value_point()
@@ -509,7 +507,9 @@ def _check_vars(vars: Any, model: pm.Model) -> list[Any]:
     """Refuse variables that do not cover the model."""
     if vars is None:
         return model.value_vars
-    chosen = get_value_vars_from_user_vars(vars if isinstance(vars, list | tuple) else [vars], model)
+    chosen = get_value_vars_from_user_vars(
+        vars if isinstance(vars, list | tuple) else [vars], model
+    )
     missing = [v.name for v in model.value_vars if v not in chosen]
     if missing:
         raise ValueError(

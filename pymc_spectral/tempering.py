@@ -27,6 +27,7 @@ import pymc as pm
 from pymc_spectral.density import BatchedDensity, batched_density
 from pymc_spectral.moves import Hamiltonian, Moves, RandomWalk, Replicas
 from pymc_spectral.paths import Path, Reference, choose_path
+from pymc_spectral.progress import ScanProgress
 from pymc_spectral.schedule import (
     Evidence,
     first_betas,
@@ -65,7 +66,7 @@ class TemperingReport:
         Its standard error.
     log_evidence_forward, log_evidence_backward : float
         From the hotter and from the colder replica of each pair. Far apart, neither is to be
-        believed.
+        believed; only where hard walls cut the reference, the backward one misses what is cut.
     n_evaluations : int
         Points at which the density was evaluated, over all rounds.
     seconds : float
@@ -109,13 +110,13 @@ class TemperingReport:
 class _Round:
     """What one round recorded."""
 
-    values: np.ndarray
     points: np.ndarray
     logp: np.ndarray
     rejection: np.ndarray
     acceptance: np.ndarray
     round_trips: int
     evidence: Evidence
+    seconds: float
 
     @property
     def barrier(self) -> float:
@@ -198,32 +199,36 @@ def temper(
         density.logp(density.initial_point[None])
     began, evaluated = time.perf_counter(), density.n_evaluations
 
-    path = choose_path(model, density, rng, reference, start)
-    state = _first_replicas(path, rng, len(ladder), n_copies)
+    with np.errstate(all="ignore"):
+        path = choose_path(model, density, rng, reference, start)
+        state = _first_replicas(path, rng, len(ladder), n_copies)
     kernel = Hamiltonian if use_gradient else RandomWalk
     moves: Moves = kernel(len(ladder) - 1, density.d, path.scale)
 
     table: list[dict[str, Any]] = []
     scans, settled = first_scans, False
     least = -(-n_points // n_copies)
-    for index in range(n_rounds):
-        last = settled or index == n_rounds - 1
-        if last:
-            scans = max(scans, least)
-        started = time.perf_counter()
-        result = _run_round(path, moves, state, ladder, scans, rng, adapt=not last, thin=least)
-        table.append(_row(result, scans, ladder, time.perf_counter() - started))
-        _log_round(index, table[-1])
-        if last:
-            break
-        settled = _has_settled(table, n_copies)
-        ladder, origin = _next_ladder(ladder, result, max_temperatures)
-        moves.learn(np.maximum(origin[1:], 1) - 1)
-        state.take(np.repeat(origin[:, None], n_copies, axis=1))
-        if settled:
-            scans = _last_scans(scans, result.round_trips, least)
-        else:
-            scans *= 2
+    # Far out, densities overflow to -inf and differences to NaN: both mean rejection.
+    with np.errstate(all="ignore"), ScanProgress(progressbar) as progress:
+        for index in range(n_rounds):
+            last = settled or index == n_rounds - 1
+            scans = max(scans, least) if last else scans
+            progress.start_round(_announce(index, ladder, table), scans)
+            result = _run_round(path, moves, state, ladder, scans, rng, not last, least, progress)
+            table.append(_row(result, scans, ladder))
+            _log_round(index, table[-1])
+            if last:
+                break
+            settled = _has_settled(table, n_copies)
+            scans = _last_scans(scans, result.round_trips, least) if settled else 2 * scans
+            ladder, origin = _next_ladder(ladder, result, max_temperatures)
+            if isinstance(moves, Hamiltonian) and index >= 2 and table[-1]["acceptance"] < 0.2:
+                _log.info("Trajectories are rejected (hard walls?): random walks from here on.")
+                moves = RandomWalk(len(origin) - 1, density.d, path.scale)
+                settled = False
+            else:
+                moves.learn(origin[1:] - 1)
+            state.take(np.repeat(origin[:, None], n_copies, axis=1))
 
     report = TemperingReport(
         betas=ladder,
@@ -329,8 +334,10 @@ def _run_round(
     rng: np.random.Generator,
     adapt: bool,
     thin: int,
+    progress: ScanProgress,
 ) -> _Round:
     """Run the scans of one round."""
+    began = time.perf_counter()
     n, copies = state.value.shape
     every = max(1, scans // thin)
     # However long the round, no more than this many scans are kept: memory stays flat.
@@ -354,17 +361,16 @@ def _run_round(
         state.take(index)
         trips += int(fresh[-1].sum())
         fresh[-1] = False
+        progress.advance()
     acceptance[0] = scans
-    with np.errstate(invalid="ignore", over="ignore", divide="ignore"):
-        evidence = stepping_stone(values, betas)
     return _Round(
-        values=values,
         points=np.concatenate(points),
         logp=np.concatenate(logps),
         rejection=rejection / scans,
         acceptance=acceptance / scans,
         round_trips=trips,
-        evidence=evidence,
+        evidence=stepping_stone(values, betas),
+        seconds=time.perf_counter() - began,
     )
 
 
@@ -390,21 +396,20 @@ def _has_settled(table: list[dict[str, Any]], n_copies: int) -> bool:
     before, now = table[-2], table[-1]
     error = np.hypot(before["log_evidence_error"], now["log_evidence_error"])
     return bool(
-        now["round_trips"] >= 4 * n_copies
+        now["round_trips"] >= 2 * n_copies
         and abs(now["barrier"] - before["barrier"]) < 0.15 * now["barrier"] + 0.2
         and abs(now["log_evidence"] - before["log_evidence"]) < 4 * error + 0.1
-        and now["acceptance"] > 0.3
+        and now["acceptance"] > 0.1
     )
 
 
 def _last_scans(scans: int, round_trips: int, least: int, wanted: int = 800) -> int:
-    """Length of the last round: enough fresh starts of the cold chain, and enough points."""
-    return int(
-        np.clip(np.ceil(wanted * scans / max(round_trips, 1)), max(scans, least), 4 * scans + least)
-    )
+    """Choose the length of the last round: enough fresh starts of the cold chain, and of points."""
+    needed = int(np.ceil(wanted * scans / max(round_trips, 1)))
+    return int(np.clip(needed, max(scans, least), 2 * max(scans, least)))
 
 
-def _row(result: _Round, scans: int, betas: np.ndarray, seconds: float) -> dict[str, Any]:
+def _row(result: _Round, scans: int, betas: np.ndarray) -> dict[str, Any]:
     """One line of the table of rounds."""
     return {
         "scans": scans,
@@ -415,8 +420,14 @@ def _row(result: _Round, scans: int, betas: np.ndarray, seconds: float) -> dict[
         "round_trips": result.round_trips,
         "acceptance": float(result.acceptance.min()),
         "swap": float(1.0 - result.rejection.max()),
-        "seconds": seconds,
+        "seconds": result.seconds,
     }
+
+
+def _announce(index: int, betas: np.ndarray, table: list[dict[str, Any]]) -> str:
+    """Say in a few words which round is under way."""
+    text = f"Tempering, round {index + 1}: {len(betas)} temperatures"
+    return f"{text}, barrier {table[-1]['barrier']:.1f}" if table else text
 
 
 def _log_round(index: int, row: dict[str, Any]) -> None:

@@ -1,4 +1,4 @@
-"""Is there a valley of the density between two groups of points?
+"""Whether a valley of the density lies between two groups of points.
 
 Spectral clustering with a small bandwidth cuts a mode into pieces, and its eigengap is fooled by
 long or unequal modes. Here pieces are joined again unless the log density drops on the way from
@@ -68,10 +68,7 @@ def representatives(x: Floats, segment: Ints, logp: LogDensity) -> tuple[Floats,
     member = np.concatenate([segment, np.arange(n_segments)])
     values = finite(logp(candidates))
     best = np.array(
-        [
-            (rows := np.flatnonzero(member == s))[np.argmax(values[rows])]
-            for s in range(n_segments)
-        ]
+        [(rows := np.flatnonzero(member == s))[np.argmax(values[rows])] for s in range(n_segments)]
     )
     return candidates[best], values[best]
 

@@ -79,9 +79,7 @@ def test_nystrom_reproduces_the_clusters_of_the_embedding(name):
         4, join=False, extension="nystrom", n_landmarks=400, random_state=0
     ).fit(x)
     assert isinstance(fitted.rule_, NystromRule)
-    np.testing.assert_array_equal(
-        fitted.rule_.owner[fitted.rule_.landmark_segment], fitted.labels_
-    )
+    np.testing.assert_array_equal(fitted.rule_.owner[fitted.rule_.landmark_segment], fitted.labels_)
 
 
 def test_printed_extension_loses_landmarks():
@@ -95,8 +93,8 @@ def test_printed_extension_loses_landmarks():
     rule = fitted.rule_
     assert isinstance(rule, NystromRule)
     affinity = np.exp(-0.5 * rule.squared_distances(x)) / (2 * np.pi * 0.8e6)
-    printed = np.sqrt(len(x)) * affinity @ (
-        embedding.eigenvectors[:, :4] / embedding.eigenvalues[:4]
+    printed = (
+        np.sqrt(len(x)) * affinity @ (embedding.eigenvectors[:, :4] / embedding.eigenvalues[:4])
     )
     nearest = np.argmin(((printed[:, None] - rule.centres[None]) ** 2).sum(axis=2), axis=1)
     assert np.mean(rule.owner[nearest] == fitted.predict(x)) < 0.7
@@ -125,9 +123,7 @@ def test_any_units_any_rotation(log_scale, shift, rotation, n_cells, extension):
     """Any affine picture of the draws gives a partition that is exact at its landmarks."""
     x = draws_of("paper2d", n=300)
     y = 10.0**log_scale * (x @ random_rotation(2, rotation) + shift)
-    fitted = SpectralPartition(
-        n_cells, extension=extension, n_landmarks=120, random_state=0
-    ).fit(y)
+    fitted = SpectralPartition(n_cells, extension=extension, n_landmarks=120, random_state=0).fit(y)
     np.testing.assert_array_equal(fitted.predict(fitted.landmarks_), fitted.labels_)
     assert fitted.n_cells_ == n_cells
 

@@ -552,7 +552,8 @@ def test_errors_are_as_reported(name):
 )
 def test_errors_are_as_reported_everywhere(case):
     found = repeat(400, 2, **case)
-    assert rms(found["error"]) / found["mcse"].mean() == pytest.approx(1.0, abs=0.12)
+    # The rms of 400 errors has a standard error of 3.5 %.
+    assert rms(found["error"]) / found["mcse"].mean() == pytest.approx(1.0, abs=0.15)
     assert rms(found["error_sd"]) / found["mcse_sd"].mean() == pytest.approx(1.0, abs=0.15)
     assert found["mcse_arviz"].mean() > 0.9 * rms(found["error_rows"])
 

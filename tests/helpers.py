@@ -1,0 +1,42 @@
+"""What several test modules need: quick sampling and access to groups on both series."""
+
+import numpy as np
+import pymc as pm
+
+import pymc_spectral as ps
+
+
+def group(idata, name):
+    """A group as an xarray Dataset, for InferenceData and DataTree alike."""
+    found = idata[name]
+    return found.dataset if hasattr(found, "dataset") else found
+
+
+def sample(model, step, **kwargs):
+    """``pm.sample`` with the settings of a quick test."""
+    options = {
+        "draws": 200,
+        "tune": 200,
+        "chains": step.n_cells,
+        "cores": 1,
+        "random_seed": 1,
+        "progressbar": False,
+        "compute_convergence_checks": False,
+    }
+    with model:
+        return pm.sample(step=step, **{**options, **kwargs})
+
+
+def make_step(model, points, **kwargs):
+    """Step on given points, without a progress bar."""
+    with model:
+        return ps.SpectralPartitionStep(
+            explore=points, **{"random_seed": 1, "progressbar": False, **kwargs}
+        )
+
+
+def true_mass(target, partition, n=400_000):
+    """Mass of each cell by exact draws, with its standard error."""
+    return target.region_mass(
+        partition.predict, np.random.default_rng(10**6), n, n_regions=partition.n_cells_
+    )
