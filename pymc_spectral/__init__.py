@@ -8,9 +8,19 @@ The method of Basse, Pillai & Smith, in the order of the modules:
 4. ``step``: one PyMC chain per cell; each draw carries the four terms of its bridge.
 5. ``bridge``: the mass of every cell, with its error; their sum is the evidence.
 6. ``reweight``, ``summary``: equal-weight draws of the whole posterior, tables with honest errors.
+7. ``record``, ``diagnostics``, ``plots``: what to know before the answer is believed, and pictures.
 """
 
+from pymc_spectral.diagnostics import diagnose
 from pymc_spectral.partition import KMeansPartition, SpectralPartition
+from pymc_spectral.plots import (
+    plot_cells,
+    plot_overview,
+    plot_partition,
+    plot_spectrum,
+    plot_tempering,
+    plot_weights,
+)
 from pymc_spectral.reweight import reweight
 from pymc_spectral.step import SpectralPartitionStep
 from pymc_spectral.summary import cell_summary, summary
@@ -21,6 +31,13 @@ __all__ = [
     "SpectralPartition",
     "SpectralPartitionStep",
     "cell_summary",
+    "diagnose",
+    "plot_cells",
+    "plot_overview",
+    "plot_partition",
+    "plot_spectrum",
+    "plot_tempering",
+    "plot_weights",
     "reweight",
     "summary",
 ]

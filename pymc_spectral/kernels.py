@@ -7,6 +7,7 @@ divergence.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from typing import Any, Literal, get_args
 
@@ -15,7 +16,11 @@ import pymc as pm
 from pymc.step_methods.compound import BlockedStep, CompoundStep
 from pymc.step_methods.hmc.base_hmc import BaseHMC
 from pymc.step_methods.hmc.integration import CpuLeapfrogIntegrator
-from pymc.step_methods.hmc.quadpotential import QuadPotentialDiagAdapt
+from pymc.step_methods.hmc.quadpotential import (
+    QuadPotential,
+    QuadPotentialDiagAdapt,
+    QuadPotentialFullAdapt,
+)
 from pymc.step_methods.metropolis import MultivariateNormalProposal
 
 from pymc_spectral._compat import setup_kernel
@@ -26,6 +31,10 @@ __all__ = ["JointMetropolis", "Kernel", "KernelName", "make_kernel"]
 KernelName = Literal["nuts", "metropolis", "slice"]
 # Optimal random-walk scale of Roberts, Gelman & Gilks (1997).
 METROPOLIS_SCALE = 2.38
+# Beyond, a dense matrix would take more draws to learn than tuning has.
+DENSE_MAX_DIM = 30
+# Worth of the landmarks in draws, as in PyMC's own initialisation.
+INITIAL_WEIGHT = 10
 
 
 class JointMetropolis(pm.Metropolis):
@@ -109,8 +118,7 @@ class Kernel:
         d = members.shape[1]
         if isinstance(step, BaseHMC):
             if not self._custom:
-                mean, variance = members.mean(axis=0), _variances(members)
-                step.potential = QuadPotentialDiagAdapt(d, mean, variance, 10, rng=rng.spawn(1)[0])
+                step.potential = _mass_matrix(members, rng.spawn(1)[0])
                 step.integrator = CpuLeapfrogIntegrator(step.potential, step._logp_dlogp_func)
             step.reset_tuning()
             step._num_divs_sample = 0
@@ -133,7 +141,7 @@ class Kernel:
         mass matrix started elsewhere. Ours starts at the cell's own landmarks.
         """
         potential = getattr(state, "potential", None)
-        for name in ("_initial_mean", "_initial_diag", "_initial_weight"):
+        for name in ("_initial_mean", "_initial_diag", "_initial_cov", "_initial_weight"):
             if hasattr(potential, name):
                 setattr(self.step.potential, name, getattr(potential, name))  # type: ignore[attr-defined]
 
@@ -169,6 +177,21 @@ def _classify_nothing(stats: dict[str, Any]) -> tuple[bool, bool]:
     return False, False
 
 
+def _mass_matrix(members: np.ndarray, rng: np.random.Generator) -> QuadPotential:
+    """Mass matrix that starts at the landmarks of a cell and adapts from there.
+
+    Dense up to `DENSE_MAX_DIM` dimensions: a cell is one mode, so it has one covariance, and on
+    correlated modes that doubles or trebles the effective draws of PyMC's diagonal default.
+    """
+    d = members.shape[1]
+    mean = members.mean(axis=0)
+    if d > DENSE_MAX_DIM:
+        return QuadPotentialDiagAdapt(d, mean, _variances(members), INITIAL_WEIGHT, rng=rng)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "QuadPotentialFullAdapt is an experimental feature")
+        return QuadPotentialFullAdapt(d, mean, _covariance(members), INITIAL_WEIGHT, rng=rng)
+
+
 def _variances(members: np.ndarray) -> np.ndarray:
     """Variances of the landmarks of a cell, 1 where they do not vary."""
     if len(members) < 2:
@@ -201,6 +224,9 @@ def make_kernel(
     if cls is JointMetropolis and Q is not None and not custom:
         # The paper's Q is a fixed proposal: never tuned.
         kwargs.setdefault("tune_interval", 2**62)
+    if issubclass(cls, BaseHMC) and not custom:
+        # Of the class that every chain will have: PyMC restores states only within a class.
+        kwargs["potential"] = _mass_matrix(np.eye(target.dim), np.random.default_rng(0))
     if cls in KERNELS.values() and compile_kwargs:
         kwargs.setdefault("compile_kwargs", compile_kwargs)
     with target.confining_model() as model:

@@ -88,6 +88,12 @@ class Hamiltonian:
         self._square = np.zeros((n, self.d))
         self._count = 0
         self._moves = 0
+        self._outside = np.zeros(n)
+
+    @property
+    def outside(self) -> float:
+        """Share of trajectories of this round that ended at zero density, at its worst."""
+        return float(self._outside.max() / max(self._moves, 1))
 
     def move(
         self, path: Path, state: Replicas, betas: np.ndarray, rng: np.random.Generator, adapt: bool
@@ -124,6 +130,7 @@ class Hamiltonian:
         mean = probability.mean(axis=1)
         if adapt:
             self._moves += 1
+            self._outside += np.isneginf(end).mean(axis=1)
             self.log_step += 1.5 / (self._moves + 5) ** 0.6 * (mean - self.target)
         return mean
 

@@ -123,6 +123,12 @@ class RestrictedTarget:
         self.rule = rule
         self.cell = pytensor.shared(np.asarray(0, dtype="int64"), name="spectral_cell")
 
+    @property
+    def dim(self) -> int:
+        """Length of the raveled point."""
+        point = self.model.initial_point()
+        return sum(int(np.size(point[v.name])) for v in self.model.value_vars)
+
     def select(self, cell: int) -> None:
         """Confine the target to this cell from now on, in every function made from it."""
         self.cell.set_value(np.asarray(cell, dtype="int64"))

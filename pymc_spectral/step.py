@@ -18,13 +18,15 @@ from pymc.util import get_value_vars_from_user_vars
 from pymc.vartypes import continuous_types
 
 from pymc_spectral import hook
-from pymc_spectral._compat import chain_index, in_compound
+from pymc_spectral._compat import calling_pm_sample, chain_index, in_compound
 from pymc_spectral.bridge import BridgeKind
 from pymc_spectral.density import batched_density
+from pymc_spectral.diagnostics import report
 from pymc_spectral.explore import Exploration, explore
 from pymc_spectral.kernels import Kernel, KernelName, make_kernel, resolve_kernel
 from pymc_spectral.partition import KMeansPartition, SpectralPartition
 from pymc_spectral.proposal import ProposalKind, StreamingProposal
+from pymc_spectral.record import record
 from pymc_spectral.restrict import CODES_BELOW, RestrictedTarget
 from pymc_spectral.reweight import reweight
 
@@ -456,8 +458,20 @@ class SpectralPartitionStep(BlockedStep):
         return self._kernel.step._make_progressbar_update_functions()
 
     def finish(self, idata: Any) -> Any:
-        """Weigh the cells and reweight the draws of all chains."""
-        return reweight(idata, bridge=self.bridge, n_cells=self.n_cells, random_seed=self._row_seed)
+        """Weigh the cells, reweight the draws of all chains, and say what was noticed."""
+        result = reweight(
+            idata, bridge=self.bridge, n_cells=self.n_cells, random_seed=self._row_seed
+        )
+        call = calling_pm_sample() or {}
+        log = call.get("compute_convergence_checks", True) and not call.get("quiet", False)
+        try:
+            return report(record(result, self), log=log)
+        except Exception:
+            # Hours of sampling are worth more than what can be said about them.
+            logging.getLogger("pymc.pymc_spectral").warning(
+                "The result could not be checked; draws and weights are complete.", exc_info=True
+            )
+            return result
 
     # ------------------------------------------------------------ pickling
 

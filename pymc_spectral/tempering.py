@@ -222,8 +222,9 @@ def temper(
             settled = _has_settled(table, n_copies)
             scans = _last_scans(scans, result.round_trips, least) if settled else 2 * scans
             ladder, origin = _next_ladder(ladder, result, max_temperatures)
-            if isinstance(moves, Hamiltonian) and index >= 2 and table[-1]["acceptance"] < 0.2:
-                _log.info("Trajectories are rejected (hard walls?): random walks from here on.")
+            if isinstance(moves, Hamiltonian) and index >= 2 and moves.outside > 0.05:
+                # Gradients do not see a hard wall: trajectories run into it, or hardly move.
+                _log.info("Trajectories leave the support: random walks from here on.")
                 moves = RandomWalk(len(origin) - 1, density.d, path.scale)
                 settled = False
             else:
@@ -406,7 +407,7 @@ def _has_settled(table: list[dict[str, Any]], n_copies: int) -> bool:
 def _last_scans(scans: int, round_trips: int, least: int, wanted: int = 800) -> int:
     """Choose the length of the last round: enough fresh starts of the cold chain, and of points."""
     needed = int(np.ceil(wanted * scans / max(round_trips, 1)))
-    return int(np.clip(needed, max(scans, least), 2 * max(scans, least)))
+    return int(np.clip(needed, max(scans, least), max(scans, 2 * least)))
 
 
 def _row(result: _Round, scans: int, betas: np.ndarray) -> dict[str, Any]:

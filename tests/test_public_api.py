@@ -18,6 +18,13 @@ PUBLIC_NAMES = [
     "SpectralPartition",
     "SpectralPartitionStep",
     "cell_summary",
+    "diagnose",
+    "plot_cells",
+    "plot_overview",
+    "plot_partition",
+    "plot_spectrum",
+    "plot_tempering",
+    "plot_weights",
     "reweight",
     "summary",
 ]
