@@ -33,12 +33,10 @@ def thirty() -> pm.Model:
     rng = np.random.default_rng(1)
     with pm.Model(coords={"group": range(27)}) as model:
         level = pm.Normal("level", mu=0.3, sigma=2, shape=2)
-        effect = pm.Normal("effect", 0, 1, dims="group")
+        effect = pm.Normal("effect", level[np.arange(27) % 2], 0.5, dims="group")
         noise = pm.HalfNormal("noise", 1)
         pm.Normal("squares", mu=level**2, sigma=0.5, observed=[4.0, 3.0])
-        truth = rng.normal(0, 1, 27)
-        mean = effect + 0.5 * level[0]
-        pm.Normal("y", mean, noise, observed=truth + rng.normal(0, 0.5, (5, 27)))
+        pm.Normal("y", effect**2, 1.0 + noise, observed=3.5 + rng.normal(0, 1, 27))
     return model
 
 

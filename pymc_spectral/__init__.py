@@ -12,6 +12,7 @@ The method of Basse, Pillai & Smith, in the order of the modules:
 """
 
 from pymc_spectral.diagnostics import diagnose
+from pymc_spectral.efficiency import efficiency_ratio, recommended_landmarks
 from pymc_spectral.partition import KMeansPartition, SpectralPartition
 from pymc_spectral.plots import (
     plot_cells,
@@ -32,12 +33,14 @@ __all__ = [
     "SpectralPartitionStep",
     "cell_summary",
     "diagnose",
+    "efficiency_ratio",
     "plot_cells",
     "plot_overview",
     "plot_partition",
     "plot_spectrum",
     "plot_tempering",
     "plot_weights",
+    "recommended_landmarks",
     "reweight",
     "summary",
 ]

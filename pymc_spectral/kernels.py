@@ -24,6 +24,7 @@ from pymc.step_methods.hmc.quadpotential import (
 from pymc.step_methods.metropolis import MultivariateNormalProposal
 
 from pymc_spectral._compat import setup_kernel
+from pymc_spectral.cell_nuts import CellNUTS
 from pymc_spectral.restrict import CODES_BELOW, NAN_LOGP, RestrictedTarget
 
 __all__ = ["JointMetropolis", "Kernel", "KernelName", "make_kernel"]
@@ -53,7 +54,7 @@ class JointMetropolis(pm.Metropolis):
 
 
 KERNELS: dict[str, type[BlockedStep]] = {
-    "nuts": pm.NUTS,
+    "nuts": CellNUTS,
     "metropolis": JointMetropolis,
     "slice": pm.Slice,
 }
@@ -105,7 +106,9 @@ class Kernel:
         self._custom = custom
         self._snapshot = None if isinstance(step, BaseHMC) else step.sampling_state
         self.classify: Callable[[dict[str, Any]], tuple[bool, bool]]
-        if isinstance(step, BaseHMC):
+        if isinstance(step, CellNUTS):
+            self.classify = self._classify_cell_nuts
+        elif isinstance(step, BaseHMC):
             self.classify = _classify_trajectory
         elif isinstance(step, JointMetropolis):
             self.classify = self._classify_walk
@@ -118,8 +121,12 @@ class Kernel:
         d = members.shape[1]
         if isinstance(step, BaseHMC):
             if not self._custom:
-                step.potential = _mass_matrix(members, rng.spawn(1)[0])
-                step.integrator = CpuLeapfrogIntegrator(step.potential, step._logp_dlogp_func)
+                potential = _mass_matrix(members, rng.spawn(1)[0])
+                if isinstance(step, CellNUTS):
+                    step.use_potential(potential)
+                else:
+                    step.potential = potential
+                    step.integrator = CpuLeapfrogIntegrator(potential, step._logp_dlogp_func)
             step.reset_tuning()
             step._num_divs_sample = 0
             if hasattr(step, "_reached_max_treedepth"):
@@ -149,8 +156,15 @@ class Kernel:
         """Tell a boundary hit and a NaN by the change of log density of the proposal."""
         return _codes(float(np.ravel(self.step.accept_rate_iter)[0]))  # type: ignore[attr-defined]
 
-    def forgive_boundary(self, stats: dict[str, Any]) -> None:
-        """Take a boundary hit out of the stats that count divergences."""
+    def _classify_cell_nuts(self, stats: dict[str, Any]) -> tuple[bool, bool]:
+        """Tell a trajectory that left the cell, which is no rejection, and one that met a NaN."""
+        integrator = self.step.integrator  # type: ignore[attr-defined]
+        return integrator.left_cell, integrator.saw_nan
+
+    def forgive(self, stats: dict[str, Any], boundary_hit: bool, was_nan: bool) -> None:
+        """Take a wall, or a NaN that is counted apart, out of the stats that count divergences."""
+        if boundary_hit and not was_nan and isinstance(self.step, CellNUTS):
+            return  # its walls end no trajectory: this divergence is a true one
         if stats.get("diverging"):
             stats["diverging"] = False
             stats["warning"] = None
@@ -224,10 +238,13 @@ def make_kernel(
     if cls is JointMetropolis and Q is not None and not custom:
         # The paper's Q is a fixed proposal: never tuned.
         kwargs.setdefault("tune_interval", 2**62)
+    if issubclass(cls, CellNUTS):
+        # A pickle or a reset never sees this function: it is compiled with the kernel.
+        kwargs["logp_dlogp_func"] = target.compile_for_nuts(**compile_kwargs)
     if issubclass(cls, BaseHMC) and not custom:
         # Of the class that every chain will have: PyMC restores states only within a class.
         kwargs["potential"] = _mass_matrix(np.eye(target.dim), np.random.default_rng(0))
-    if cls in KERNELS.values() and compile_kwargs:
+    if cls in (JointMetropolis, pm.Slice) and compile_kwargs:
         kwargs.setdefault("compile_kwargs", compile_kwargs)
     with target.confining_model() as model:
         step = cls(vars=model.value_vars, model=model, blocked=True, **kwargs)

@@ -234,13 +234,37 @@ def _compare(
         return np.nan, np.nan, np.nan, valley_chains
     scale = points.std(axis=0)
     scale = np.where(scale > 0, scale, 1.0)
-    away = _is_far(points / scale, some / scale) & (logp >= low)
-    wandering = float(np.mean(_is_far(some / scale, points / scale)))
+    away, unvisited = _beyond(points / scale, some / scale)
+    wandering = _beyond(some / scale, points / scale)[1]
+    known = away & (logp >= low)
     valley_unvisited = 0.0
-    if away.any():
-        there = _place(points[away], density)
+    if known.any():
+        there = _place(points[known], density)
         valley_unvisited = min(_valley(place, there, density) for place in places)
-    return float(away.mean()), wandering, valley_unvisited, valley_chains
+    unvisited *= known.sum() / max(away.sum(), 1)
+    return unvisited, wandering, valley_unvisited, valley_chains
+
+
+def _beyond(x: np.ndarray, others: np.ndarray) -> tuple[np.ndarray, float]:
+    """Tell which rows of x lie beyond all `others`, and their share.
+
+    Distances tell in few dimensions. In many, all points are far from each other alike, and a mode
+    that differs in a few coordinates shows in those only: so single directions are looked at too,
+    the coordinates, the leading principal components, and the one between the two means.
+    """
+    far = _is_far(x, others)
+    both = np.concatenate([x, others])
+    leading = np.linalg.svd(both - both.mean(axis=0), full_matrices=False)[2][:5]
+    directions = np.concatenate(
+        [np.eye(x.shape[1]), leading, [x.mean(axis=0) - others.mean(axis=0)]]
+    )
+    low, high = np.quantile(others @ directions.T, [0.01, 0.99], axis=0)
+    # Half as far again on either side: 4.7 standard deviations of a normal.
+    margin = 0.5 * (high - low)
+    along = x @ directions.T
+    outside = (along < low - margin) | (along > high + margin)
+    worst = outside[:, int(outside.mean(axis=0).argmax())]
+    return far | worst, float(max(far.mean(), worst.mean()))
 
 
 def _is_far(x: np.ndarray, others: np.ndarray) -> np.ndarray:

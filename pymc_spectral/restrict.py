@@ -17,12 +17,12 @@ import pymc as pm
 import pytensor
 import pytensor.tensor as pt
 from pymc.pytensorf import compile as compile_pymc
-from pymc.pytensorf import join_nonshared_inputs
+from pymc.pytensorf import join_nonshared_inputs, rewrite_pregrad
 from pytensor.tensor import TensorVariable
 
 from pymc_spectral.rules import DiscriminantRule, NystromRule, Rule, VoronoiRule
 
-__all__ = ["NAN_LOGP", "OUTSIDE", "RestrictedTarget", "cell_graph"]
+__all__ = ["NAN_LOGP", "OUTSIDE", "CellFunction", "RestrictedTarget", "cell_graph"]
 
 NAN_LOGP = -1e300
 """Code of a point of the cell whose log density is NaN."""
@@ -103,6 +103,19 @@ def _constant(value: float) -> TensorVariable:
     return pt.constant(np.asarray(value, dtype="float64"))
 
 
+class CellFunction:
+    """Log density, gradient and membership of the cell, compiled as one function.
+
+    Has the attributes that PyMC's Hamiltonian step methods ask of their ``logp_dlogp_func``.
+    """
+
+    def __init__(self, function: Any):
+        self._pytensor_function = function
+        self._raveled_inputs = True
+        self._extra_vars_shared: dict[str, Any] = {}
+        self.dtype = "float64"
+
+
 class RestrictedTarget:
     """A model's log density confined to whichever cell is selected.
 
@@ -135,14 +148,17 @@ class RestrictedTarget:
 
     def logp(self) -> TensorVariable:
         """Log density of the model inside the selected cell, a code below -1e299 outside."""
-        x = pt.concatenate([pt.flatten(v).astype("float64") for v in self.model.value_vars])
-        if len(self.model.value_vars) == 1 and self.model.value_vars[0].ndim == 1:
-            x = self.model.value_vars[0]
-        inside = pt.eq(cell_graph(self.rule, x), self.cell)
         logp = pm.Model.logp(self.model)
         # A NaN must not get through a comparison: `y > nan` is false, and slice would accept it.
         usable = pt.switch(pt.isnan(logp), _constant(NAN_LOGP), logp)
-        return pt.switch(inside, usable, _constant(OUTSIDE))
+        return pt.switch(self.inside(), usable, _constant(OUTSIDE))
+
+    def inside(self) -> TensorVariable:
+        """Whether the point of the model's value variables lies in the selected cell."""
+        x = pt.concatenate([pt.flatten(v).astype("float64") for v in self.model.value_vars])
+        if len(self.model.value_vars) == 1 and self.model.value_vars[0].ndim == 1:
+            x = self.model.value_vars[0]
+        return pt.eq(cell_graph(self.rule, x), self.cell)
 
     @contextmanager
     def confining_model(self) -> Iterator[pm.Model]:
@@ -165,11 +181,24 @@ class RestrictedTarget:
 
     def compile_logp(self, **compile_kwargs: Any) -> Any:
         """Compile the restricted log density as a function of the raveled point."""
+        return self._compile([self.logp()], compile_kwargs, single=True)
+
+    def compile_for_nuts(self, **compile_kwargs: Any) -> CellFunction:
+        """Compile the model's own log density and gradient, and whether a point is inside."""
+        logp = rewrite_pregrad(pm.Model.logp(self.model))
+        gradients = pytensor.grad(logp, self.model.value_vars, disconnected_inputs="ignore")
+        gradient = pt.join(0, *[pt.flatten(g) for g in gradients])
+        return CellFunction(self._compile([logp, gradient, self.inside()], compile_kwargs))
+
+    def _compile(
+        self, outputs: list[TensorVariable], compile_kwargs: dict[str, Any], single: bool = False
+    ) -> Any:
+        """Compile outputs as a function of the raveled point."""
         point = self.model.initial_point()
         start = {v.name: point[v.name] for v in self.model.value_vars}
-        [logp], x = join_nonshared_inputs(
-            point=start, outputs=[self.logp()], inputs=self.model.value_vars, shared_inputs={}
+        outputs, x = join_nonshared_inputs(
+            point=start, outputs=outputs, inputs=self.model.value_vars, shared_inputs={}
         )
-        function = compile_pymc([x], logp, **compile_kwargs)
+        function = compile_pymc([x], outputs[0] if single else outputs, **compile_kwargs)
         function.trust_input = True
         return function

@@ -387,7 +387,7 @@ class SpectralPartitionStep(BlockedStep):
         point, [stats] = self._kernel.step.step(point)
         boundary_hit, was_nan = self._kernel.classify(stats)
         if boundary_hit or was_nan:
-            self._kernel.forgive_boundary(stats)
+            self._kernel.forgive(stats, boundary_hit, was_nan)
         x = self._ravel(point)
         if self._tune:
             terms = (np.nan, np.nan, np.nan, np.nan)

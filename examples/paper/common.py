@@ -2,6 +2,7 @@
 
 import argparse
 import importlib.metadata
+import inspect
 import json
 import logging
 import os
@@ -33,18 +34,23 @@ def run(name: str, exhibit: Callable[..., tuple[dict, plt.Figure]], description:
     """Parse the command line, run an exhibit, and write its numbers and its figure."""
     parser = argparse.ArgumentParser(description=description)
     parser.add_argument("--quick", action="store_true", help="small numbers, for tests")
-    parser.add_argument("--out", type=Path, help=f"folder (default: docs/paper, or here if quick)")
+    parser.add_argument("--out", type=Path, help="folder (default: docs/paper, or here if quick)")
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--repeats", type=int, help="repeats of the slow rows, instead of our own")
+    known = inspect.signature(exhibit).parameters
+    if "repeats" in known:
+        parser.add_argument("--repeats", type=int, help="repeats, where it does not take too long")
+    if "rows" in known:
+        parser.add_argument("--rows", nargs="+", help="compute these only, keep the others' results")
     arguments = parser.parse_args()
     folder = arguments.out or (Path() if arguments.quick else RESULTS)
     folder.mkdir(parents=True, exist_ok=True)
     logging.getLogger("pymc").setLevel(logging.ERROR)
     # A PyTensor from pip finds no BLAS on most machines; models this small do not miss it.
     warnings.filterwarnings("ignore", message="PyTensor could not link to a BLAS")
-    options = {"quick": arguments.quick, "seed": arguments.seed}
-    if arguments.repeats is not None:
-        options["repeats"] = arguments.repeats
+    options = {k: v for k, v in vars(arguments).items() if k in known}
+    file = folder / f"{name}.json"
+    if "previous" in known and file.exists():
+        options["previous"] = json.loads(file.read_text())["numbers"]
     start = time.perf_counter()
     numbers, figure = exhibit(**options)
     record = {
@@ -55,7 +61,7 @@ def run(name: str, exhibit: Callable[..., tuple[dict, plt.Figure]], description:
         **provenance(),
         "numbers": numbers,
     }
-    (folder / f"{name}.json").write_text(json.dumps(_plain(record), indent=1) + "\n")
+    file.write_text(json.dumps(_plain(record), indent=1) + "\n")
     figure.savefig(folder / f"{name}.png", dpi=120)
     plt.close(figure)
     print(f"{name}: {record['seconds']} s; {folder / name}.json and .png")
@@ -86,6 +92,11 @@ def _git(*arguments: str) -> str:
     return done.stdout.strip()
 
 
+def commit() -> str:
+    """Short name of the commit that is checked out."""
+    return _git("rev-parse", "--short", "HEAD")
+
+
 def _plain(value):
     """Arrays and NumPy scalars as lists and numbers of six digits."""
     if isinstance(value, dict):
@@ -104,10 +115,11 @@ def _plain(value):
 def row(squared: np.ndarray, **more) -> dict:
     """Mean of squared errors over repeats, its standard error, and the errors' spread."""
     squared = np.asarray(squared, dtype=float)
+    sd = squared.std(ddof=1) if squared.size > 1 else 0.0
     return {
         "mean": squared.mean(),
-        "standard_error": squared.std(ddof=1) / np.sqrt(squared.size),
-        "sd": squared.std(ddof=1),
+        "standard_error": sd / np.sqrt(squared.size),
+        "sd": sd,
         "median": np.median(squared),
         "repeats": squared.size,
         **more,
@@ -128,27 +140,28 @@ def line(reach: float, spacing: float) -> np.ndarray:
     return (np.arange(-n, n) + 0.5) * spacing
 
 
-def metropolis(density: np.ndarray, width: int) -> np.ndarray:
+def metropolis(density: np.ndarray, width: int, bins: np.ndarray | None = None) -> np.ndarray:
     """Transition matrix of Metropolis whose proposal is uniform on 2 width + 1 neighbouring bins.
 
     What is proposed outside the array is rejected, so that a part of the array gives the kernel
-    restricted to a cell.
+    restricted to a cell; `bins` are the bins' places if the part has gaps.
     """
     n = len(density)
-    offset = np.abs(np.subtract.outer(np.arange(n), np.arange(n)))
+    bins = np.arange(n) if bins is None else bins
+    offset = np.abs(np.subtract.outer(bins, bins))
     kernel = np.minimum(1, density[None, :] / density[:, None]) / (2 * width + 1)
     kernel[(offset > width) | (offset == 0)] = 0
     kernel[np.diag_indices(n)] = 1 - kernel.sum(axis=1)
     return kernel
 
 
-def spectral_gap(density: np.ndarray, width: int) -> float:
+def spectral_gap(density: np.ndarray, width: int, bins: np.ndarray | None = None) -> float:
     """One minus the second largest modulus of the eigenvalues of :func:`metropolis`."""
     n = len(density)
     if n < 2:
         return 1.0
     # Similar to the kernel, and symmetric: min(p_i, p_j) / sqrt(p_i p_j) off the diagonal.
-    kernel = metropolis(density, width)
+    kernel = metropolis(density, width, bins)
     root = np.sqrt(density)
     symmetric = kernel * root[:, None] / root[None, :]
     symmetric = (symmetric + symmetric.T) / 2

@@ -15,7 +15,7 @@ time, every chain started at (-5, 0).
 import matplotlib.pyplot as plt
 import numpy as np
 import pymc as pm
-from common import GREY, OURS, THEIRS, THIRD, row, run
+from common import GREY, OURS, THEIRS, THIRD, commit, row, run
 
 import pymc_spectral as ps
 from pymc_spectral.testing import paper2d
@@ -72,11 +72,21 @@ def walk(starts: np.ndarray, n_iterations: int, rng: np.random.Generator, partit
     return total / n_iterations
 
 
-def papers_step(points: np.ndarray, seed: int) -> ps.SpectralPartitionStep:
-    """The step at the paper's settings, on points that were explored."""
-    partition = ps.SpectralPartition(
-        4, affinity="gaussian", Q=Q, join=False, extension="nystrom", n_landmarks=700
+def papers_partition(seed: int) -> ps.SpectralPartition:
+    """Algorithm 2 at the paper's settings."""
+    return ps.SpectralPartition(
+        4,
+        affinity="gaussian",
+        Q=Q,
+        join=False,
+        extension="nystrom",
+        n_landmarks=700,
+        random_state=seed,
     )
+
+
+def papers_step(partition: ps.SpectralPartition, points, seed: int) -> ps.SpectralPartitionStep:
+    """The step at the paper's settings, on points that were explored."""
     return ps.SpectralPartitionStep(
         partition=partition,
         kernel="metropolis",
@@ -121,12 +131,12 @@ def fair_paper(repeats, draws, iterations, rng, seed):
     estimates = []
     for k in range(repeats):
         with TARGET.build():
-            step = papers_step(explored[k], seed + k)
+            step = papers_step(papers_partition(seed + k), explored[k], seed + k)
             idata = pm.sample(
                 draws=draws, tune=0, step=step, chains=step.n_cells, random_seed=seed + k, **QUIET
             )
         estimates.append(mean_of(idata))
-    return np.array(estimates), explored
+    return np.array(estimates)
 
 
 def fair_defaults(repeats, seed, **size):
@@ -149,66 +159,86 @@ def fair_defaults(repeats, seed, **size):
     return np.array(estimates), np.array(cost)
 
 
-def exhibit(quick: bool, seed: int, repeats: int | None = None):
-    rng = np.random.default_rng(seed)
-    many, iterations, explored_iterations, draws = 500, 16_000, 8000, 4000
-    stage, fair, defaults = repeats or 100, min(repeats or 50, 50), min(repeats or 50, 50)
-    size = {}
-    if quick:
-        many, iterations, explored_iterations, draws = 20, 400, 2000, 200
-        stage, fair, defaults = 2, 2, 2
-        size = {"draws": 100, "tune": 100}
+class Study:
+    """One method a row; each has its own seed, so that rows can be computed one at a time."""
 
-    def say(text):
-        print(text, flush=True)
+    def __init__(self, quick: bool, seed: int, repeats: int | None):
+        self.seed = seed
+        self.many, self.iterations, self.explored, self.draws = 500, 16_000, 8000, 4000
+        self.stage, self.fair, self.defaults, self.size = 40, 24, 40, {}
+        if quick:
+            self.many, self.iterations, self.explored, self.draws = 20, 400, 2000, 200
+            self.stage, self.fair, self.defaults = 2, 1, 1
+            self.size = {"draws": 100, "tune": 100}
+        if repeats:
+            self.stage = self.fair = self.defaults = repeats
+        # Exploration and bridge: four temperatures, four cells with a fresh point for every draw.
+        self.cost = 4 * self.explored + 4 * 2 * self.draws
+        self.points = temper(self.explored, 1, self.rng(0), keep=True)[0]
+        self.partition = papers_partition(seed).fit(self.points)
 
-    rows = {}
-    rows["tempering"] = row(squared(temper(iterations, many, rng)), evaluations=4 * iterations)
-    say(f"tempering {rows['tempering']}")
-    starts = TARGET.sample(rng, 4 * many)
-    means = walk(starts, iterations, rng).reshape(many, 4, 2).mean(axis=1)
-    rows["naive"] = row(squared(means), evaluations=4 * iterations)
-    starts = TARGET.centres[rng.integers(4, size=4 * many)]
-    means = walk(starts, iterations, rng).reshape(many, 4, 2).mean(axis=1)
-    rows["naive_from_random_modes"] = row(squared(means), evaluations=4 * iterations)
-    say(f"naive {rows['naive']} {rows['naive_from_random_modes']}")
+    def rng(self, key: int) -> np.random.Generator:
+        return np.random.default_rng([self.seed, key])
 
-    points = temper(explored_iterations, 1, rng, keep=True)[0]
-    with TARGET.build():
-        step = papers_step(points, seed)
-        first = pm.sample(
-            draws=draws, tune=0, step=step, chains=step.n_cells, random_seed=seed, **QUIET
-        )
-        weights = first["cells"]["weight"].values
-        fixed, own = last_stage(step, weights, draws, stage, seed)
-    mass, mass_error = TARGET.region_mass(
-        step.partition.predict, rng, 20_000 if quick else 400_000, step.n_cells
-    )
-    cost = 4 * explored_iterations + 4 * 2 * draws
-    rows["paper"] = row(squared(fixed), evaluations=cost + 4 * draws)
-    rows["paper_own_weights"] = row(squared(own), evaluations=cost)
-    say(f"paper {rows['paper']} {rows['paper_own_weights']}")
-    cells = np.tile(np.arange(step.n_cells), many)
-    central = np.array([step.partition.members(c)[0] for c in range(step.n_cells)])
-    means = walk(central[cells], draws, rng, step.partition).reshape(many, step.n_cells, 2)
-    rows["paper_in_numpy"] = row(squared(weights @ means), evaluations=cost + 4 * draws)
-    say(f"paper in numpy {rows['paper_in_numpy']}")
+    def tempering(self):
+        estimates = temper(self.iterations, self.many, self.rng(1))
+        return {"tempering": row(squared(estimates), evaluations=4 * self.iterations)}
 
-    estimates, _ = fair_paper(fair, draws, explored_iterations, rng, seed)
-    rows["fair_paper"] = row(squared(estimates), evaluations=cost)
-    say(f"fair {rows['fair_paper']}")
-    estimates, evaluations = fair_defaults(defaults, seed, **size)
-    rows["defaults"] = row(squared(estimates), evaluations=int(np.mean(evaluations)))
-    say(f"defaults {rows['defaults']}")
+    def naive(self):
+        rng = self.rng(2)
+        starts = TARGET.sample(rng, 4 * self.many)
+        means = walk(starts, self.iterations, rng).reshape(self.many, 4, 2).mean(axis=1)
+        return {"naive": row(squared(means), evaluations=4 * self.iterations)}
 
+    def paper(self):
+        """Weights from one run, then the last stage again and again: by the step, and in NumPy."""
+        rng = self.rng(3)
+        with TARGET.build():
+            step = papers_step(self.partition, None, self.seed)
+            first = pm.sample(
+                draws=self.draws, tune=0, step=step, chains=4, random_seed=self.seed, **QUIET
+            )
+            weights = first["cells"]["weight"].values
+            fixed, own = last_stage(step, weights, self.draws, self.stage, self.seed)
+        n = 20_000 if self.many < 100 else 400_000
+        mass, error = TARGET.region_mass(self.partition.predict, rng, n, 4)
+        central = np.array([self.partition.members(cell)[0] for cell in range(4)])
+        means = walk(np.tile(central, (self.many, 1)), self.draws, rng, self.partition)
+        in_numpy = weights @ means.reshape(self.many, 4, 2)
+        cost = self.cost + 4 * self.draws
+        return {
+            "paper": row(squared(in_numpy), evaluations=cost, weights=weights, exact_weights=mass,
+                         exact_weights_error=error),
+            "paper_by_step": row(squared(fixed), evaluations=cost),
+            "paper_own_weights": row(squared(own), evaluations=self.cost),
+        }  # fmt: skip
+
+    def fair_paper(self):
+        estimates = fair_paper(self.fair, self.draws, self.explored, self.rng(4), self.seed)
+        return {"fair_paper": row(squared(estimates), evaluations=self.cost)}
+
+    def fair_defaults(self):
+        estimates, evaluations = fair_defaults(self.defaults, self.seed, **self.size)
+        return {"defaults": row(squared(estimates), evaluations=int(np.mean(evaluations)))}
+
+
+ROWS = ("tempering", "naive", "paper", "fair_paper", "fair_defaults")
+
+
+def exhibit(quick: bool, seed: int, repeats: int | None = None, rows=None, previous=None):
+    study = Study(quick, seed, repeats)
+    found = dict(previous["rows"]) if previous and not quick else {}
+    for name in rows or ROWS:
+        for key, result in getattr(study, name)().items():
+            found[key] = {**result, "commit": commit()}
+            print(f"{key}: {result['mean']:.4g} ± {result['standard_error']:.2g}", flush=True)
     numbers = {
-        "rows": rows,
+        "rows": found,
         "published": {k: {"mean": v[0], "sd": v[1]} for k, v in PAPER.items()},
-        "weights": {"used": weights, "exact": mass, "exact_error": mass_error},
         "iid_4000_draws": TARGET.variance.sum() / 4000,
         "naive_never_moving": TARGET.variance.sum() / 4,
     }
-    return numbers, picture(points, step.partition, rows)
+    return numbers, picture(study.points, study.partition, found)
 
 
 def picture(points, partition, rows) -> plt.Figure:
@@ -233,6 +263,7 @@ def picture(points, partition, rows) -> plt.Figure:
         ("fair_paper", "paper's settings,\nall of it repeated", OURS, None),
         ("defaults", "today's defaults,\nall of it repeated", THIRD, None),
     ]
+    shown = [s for s in shown if s[0] in rows]
     for k, (key, _, colour, published) in enumerate(shown):
         r = rows[key]
         axes[1].errorbar(

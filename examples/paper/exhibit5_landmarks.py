@@ -1,0 +1,140 @@
+"""Section 4.2: how many landmarks a partition needs, and the paper's heuristic for it.
+
+The main observations to make are:
+
+- a few dozen landmarks give a partition whose chains mix within 1 % as fast as with the best one;
+- the heuristic (largest distance between cells / smallest weight times gap)^2 is far above what is
+  needed here: it names a number at which there is no reason to look for more.
+
+The target is half N(-mu, 1), half N(mu, 1), Q uniform on [x - tau, x + tau] as in the paper, which
+does not print tau; here tau = 1. N_max is the first N at which Algorithm 2 on the first N of a
+sequence of independent draws gives a partition whose smaller spectral gap is at least 1 - eps times
+that of the cut at 0. Gaps come from exact spectra.
+"""
+
+import matplotlib.pyplot as plt
+import numpy as np
+from common import GREY, OURS, THEIRS, THIRD, line, pair_density, run, spectral_gap
+from scipy.linalg import eigh
+
+from pymc_spectral.efficiency import landmark_heuristic
+
+TAU, SPACING = 1.0, 0.05
+EPSILONS = (0.015, 0.01, 0.0085)
+LARGEST = 400
+
+
+class Line:
+    """The discretised target: exact gaps of any partition of the line."""
+
+    def __init__(self, mu: float):
+        self.x = line(mu + 5, SPACING)
+        self.density = pair_density(self.x, 1.0, mu)
+        self.width = round(TAU / SPACING)
+        self._known: dict[bytes, float] = {}
+        self.best = self.smaller_gap(self.x > 0)
+        right = self.x > 0
+        p = self.density[right] / self.density[right].sum()
+        # E|x - y| for x and y in different halves: two half means apart.
+        distance = 2 * float(p @ self.x[right])
+        self.heuristic = landmark_heuristic([0.5, 0.5], [self.best, self.best], distance)
+
+    def smaller_gap(self, mask: np.ndarray) -> float:
+        """Smaller spectral gap of the chains confined to a set of bins and to its complement."""
+        key = np.packbits(mask if mask[-1] else ~mask).tobytes()
+        if key not in self._known:
+            self._known[key] = min(
+                spectral_gap(self.density[side], self.width, np.flatnonzero(side))
+                for side in (mask, ~mask)
+            )
+        return self._known[key]
+
+
+def algorithm_2(points: np.ndarray, x: np.ndarray) -> np.ndarray:
+    """Two cells from the paper's uniform Q: which of them each place of the line belongs to."""
+    affinity = (np.abs(np.subtract.outer(points, points)) < TAU).astype(float)
+    root = np.sqrt(affinity.sum(axis=1))
+    n = len(points)
+    values, vectors = eigh(affinity / np.outer(root, root), subset_by_index=[n - 2, n - 1])
+    near = np.abs(np.subtract.outer(x, points)) < TAU
+    labels, centres = two_means(vectors)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        z = (near / root) @ (vectors / values)
+        z /= np.linalg.norm(z, axis=1, keepdims=True)
+    cell = np.argmin(((z[:, None, :] - centres) ** 2).sum(axis=2), axis=1)
+    nearest = np.argmin(np.abs(np.subtract.outer(x, points)), axis=1)
+    return np.where(near.any(axis=1) & np.isfinite(z[:, 0]), cell, labels[nearest]).astype(bool)
+
+
+def two_means(vectors: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Exact 2-means of rows on the unit circle: the best of all splits of the sorted angles."""
+    # A third separate group of points is 0 in both eigenvectors, up to rounding: it stays at 0.
+    norm = np.linalg.norm(vectors, axis=1, keepdims=True)
+    z = np.where(norm > 1e-9, vectors / np.maximum(norm, 1e-9), 0.0)
+    order = np.argsort(np.arctan2(z[:, 0], z[:, 1]))
+    sums = np.cumsum(z[order], axis=0)
+    count = np.arange(1, len(z))[:, None]
+    gain = (sums[:-1] ** 2 / count + (sums[-1] - sums[:-1]) ** 2 / (len(z) - count)).sum(axis=1)
+    split = int(np.argmax(gain)) + 1
+    labels = np.zeros(len(z), dtype=int)
+    labels[order[split:]] = 1
+    return labels, np.array([z[labels == k].mean(axis=0) for k in (0, 1)])
+
+
+def n_max(target: Line, mu: float, rng: np.random.Generator) -> list[int]:
+    """First N that is good enough, for each epsilon; LARGEST if none is."""
+    points = rng.standard_normal(LARGEST) + mu * rng.choice([-1, 1], size=LARGEST)
+    found = dict.fromkeys(EPSILONS, LARGEST)
+    for n in range(2, LARGEST):
+        mask = algorithm_2(points[:n], target.x)
+        if mask.all() or not mask.any():
+            continue
+        reached = target.smaller_gap(mask) / target.best
+        for epsilon in EPSILONS:
+            if found[epsilon] == LARGEST and reached >= 1 - epsilon:
+                found[epsilon] = n
+        if max(found.values()) < LARGEST:
+            break
+    return [found[e] for e in EPSILONS]
+
+
+def exhibit(quick: bool, seed: int, repeats: int | None = None):
+    repeats = repeats or (2 if quick else 20)
+    separations = np.array([0.5, 2.0, 3.5]) if quick else np.arange(2, 38) / 10
+    rng = np.random.default_rng(seed)
+    found, heuristic, capped = [], [], 0
+    for mu in separations:
+        target = Line(mu)
+        runs = np.array([n_max(target, mu, rng) for _ in range(repeats)])
+        capped += int((runs == LARGEST).sum())
+        found.append(runs.mean(axis=0))
+        heuristic.append(target.heuristic)
+    found, heuristic = np.array(found), np.array(heuristic)
+    ratio = found / heuristic[:, None]
+    constant = float(np.exp(np.log(ratio).mean()))
+
+    figure, axis = plt.subplots(figsize=(7.5, 5), layout="constrained")
+    window = min(5, len(separations))
+    for k, colour in enumerate((OURS, THEIRS, THIRD)):
+        axis.semilogy(separations, found[:, k], ".", ms=4, color=colour, alpha=0.6)
+        smooth = np.convolve(np.log(found[:, k]), np.ones(window) / window, mode="valid")
+        inner = np.convolve(separations, np.ones(window) / window, mode="valid")
+        axis.semilogy(inner, np.exp(smooth), color=colour, label=f"measured, ε = {EPSILONS[k]}")
+    axis.semilogy(separations, heuristic, color=GREY, ls="--", label="heuristic as printed")
+    axis.semilogy(separations, constant * heuristic, color=GREY, ls=":",
+                  label=f"heuristic × {constant:.2g}")  # fmt: skip
+    axis.set(xlabel="separation μ (in standard deviations of a mode)",
+             ylabel="landmarks N", title=f"N_max, mean of {repeats} runs; lines smoothed over five")  # fmt: skip
+    axis.legend(frameon=False)
+    numbers = {
+        "tau": TAU, "repeats": repeats, "largest_tried": LARGEST, "runs_at_largest": capped,
+        "epsilon": EPSILONS, "mu": separations, "n_max": found, "heuristic": heuristic,
+        "mean_n_max": found.mean(axis=0), "largest_mean_n_max": found.max(axis=0),
+        "constant": constant,
+        "correlation_of_logs": np.corrcoef(np.log(found.mean(axis=1)), np.log(heuristic))[0, 1],
+    }  # fmt: skip
+    return numbers, figure
+
+
+if __name__ == "__main__":
+    run("exhibit5", exhibit, __doc__.splitlines()[0])

@@ -1,0 +1,92 @@
+"""Section 4.1: the estimate converges whatever the partition; a bad one only takes longer.
+
+The main observations to make are:
+
+- with a cut between the modes the error falls like 1 / sqrt(T) from the start;
+- with a random cut, one cell holds both modes: its chain needs long to travel between them, and
+  the error begins to fall like 1 / sqrt(T) only when it has done so. Both converge, as the theorem
+  says.
+
+The target is half N(-1, 0.4), half N(1, 0.4), the kernel Metropolis with a uniform proposal of
+half-width 0.2; weights are estimated from the same draws as the means, by the geometric bridge.
+"""
+
+import matplotlib.pyplot as plt
+import numpy as np
+import pymc as pm
+from common import GREY, OURS, THEIRS, run
+from pymc.step_methods.metropolis import UniformProposal
+
+import pymc_spectral as ps
+from pymc_spectral.testing import pair1d
+
+SIGMA, TAU = 0.4, 0.2
+TARGET = pair1d(SIGMA)
+
+
+def cut_at(place: float) -> ps.KMeansPartition:
+    """Partition of the line into what lies left and right of a place: two centres around it."""
+    return ps.KMeansPartition(2, standardise=False).fit([[place - 0.5], [place + 0.5]])
+
+
+def make_step(partition, seed: int) -> ps.SpectralPartitionStep:
+    return ps.SpectralPartitionStep(
+        partition=partition,
+        kernel="metropolis",
+        kernel_kwargs={"S": np.array([TAU]), "proposal_dist": UniformProposal, "tune": False},
+        bridge="geometric",
+        proposal="student",
+        random_seed=seed,
+        progressbar=False,
+    )
+
+
+def errors(partition, lengths, repeats, seed):
+    """Absolute error of the mean after each length, for every repeat."""
+    found = np.empty((repeats, len(lengths)))
+    with TARGET.build():
+        step = make_step(partition, seed)
+        idata = pm.sample(
+            draws=lengths[-1], tune=0, step=step, chains=2 * repeats, cores=1, random_seed=seed,
+            progressbar=False, compute_convergence_checks=False,
+        )  # fmt: skip
+    for r in range(repeats):
+        for k, T in enumerate(lengths):
+            # Two chains of the call, one in each cell, and their first T draws.
+            part = ps.reweight(idata.isel(chain=[2 * r, 2 * r + 1], draw=slice(T)))
+            weights = part["cells"]["weight"].values
+            means = part["cell_posterior"]["x"].values.mean(axis=1)
+            found[r, k] = abs(weights @ means - TARGET.mean[0])
+    return found
+
+
+def exhibit(quick: bool, seed: int, repeats: int | None = None):
+    repeats = repeats or (2 if quick else 12)
+    lengths = [250, 500] if quick else [2**k for k in range(8, 16)]
+    random_cut = float(TARGET.sample(np.random.default_rng(seed), 1)[0, 0])
+    while abs(random_cut) < 0.5:  # a draw that happens to fall between the modes is no bad cut
+        seed += 1
+        random_cut = float(TARGET.sample(np.random.default_rng(seed), 1)[0, 0])
+    cuts = {"good": 0.0, "bad": random_cut}
+    numbers = {"lengths": lengths, "repeats": repeats, "cuts": cuts}
+    figure, axis = plt.subplots(figsize=(7.5, 5), layout="constrained")
+    for (name, place), colour in zip(cuts.items(), (OURS, THEIRS), strict=True):
+        found = errors(cut_at(place), lengths, repeats, seed)
+        rms = np.sqrt((found**2).mean(axis=0))
+        late = slice(-4, None)
+        slope = float(np.polyfit(np.log(lengths[late]), np.log(rms[late]), 1)[0])
+        numbers[name] = {"rms": rms, "slope_of_last_four": slope, "median": np.median(found, axis=0)}
+        axis.loglog(lengths, found.T, ".", ms=3, color=colour, alpha=0.25)
+        axis.loglog(lengths, rms, "o-", color=colour,
+                    label=f"cut at {place:.2f}: slope {slope:.2f} at the end")  # fmt: skip
+        reference = rms[-1] * np.sqrt(lengths[-1] / np.array(lengths))
+        axis.loglog(lengths, reference, color=GREY, lw=0.8, ls=":")
+    axis.plot([], [], color=GREY, lw=0.8, ls=":", label="1 / √T")
+    axis.set(xlabel="draws per cell T", ylabel="error of the mean (dots: repeats; lines: root mean square)",
+             title="Good and bad cut of half N(-1, 0.4), half N(1, 0.4)")  # fmt: skip
+    axis.legend(frameon=False, loc="lower left")
+    return numbers, figure
+
+
+if __name__ == "__main__":
+    run("exhibit6", exhibit, __doc__.splitlines()[0])

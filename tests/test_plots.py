@@ -1,0 +1,204 @@
+"""Pictures: drawn for few and many parameters, on axes given or new, from memory or from a file."""
+
+import re
+from pathlib import Path
+
+import arviz as az
+import matplotlib
+import matplotlib.pyplot as plt
+import numpy as np
+import pymc as pm
+import pytest
+from helpers import make_step, sample
+
+import pymc_spectral as ps
+from pymc_spectral import _idata, plots, testing
+
+ROOT = Path(__file__).resolve().parent.parent
+TARGET = testing.paper2d()
+SINGLE = ["plot_partition", "plot_weights"]
+SEVERAL = {"plot_spectrum": 2, "plot_tempering": 3, "plot_cells": 2, "plot_overview": 4}
+
+
+@pytest.fixture(scope="module")
+def two():
+    """Two parameters, explored by tempering."""
+    model = TARGET.build()
+    with model:
+        step = ps.SpectralPartitionStep(
+            random_seed=1, progressbar=False, explore_kwargs={"n_points": 1000, "n_rounds": 6}
+        )
+    return sample(model, step)
+
+
+@pytest.fixture(scope="module")
+def thirty():
+    """Thirty parameters, two modes, points handed in."""
+    rng = np.random.default_rng(1)
+    with pm.Model() as model:
+        sign = pm.Normal("sign", 0.1, 2)
+        pm.Normal("effect", sign, 0.5, shape=28)
+        pm.HalfNormal("scale", 1)
+        pm.Normal("square", sign**2, 0.5, observed=4.0)
+    points = rng.normal(0, 0.5, (400, 30))
+    points[:, :29] += np.repeat([-2.0, 2.0], 200)[:, None]
+    return sample(model, make_step(model, points), draws=100, tune=150)
+
+
+@pytest.fixture(scope="module")
+def line():
+    """One parameter."""
+    target = testing.pair1d(0.25)
+    model = target.build()
+    return sample(model, make_step(model, target.sample(np.random.default_rng(0), 500)), draws=100)
+
+
+def drawn(axes):
+    """Draw the figure, which is when Matplotlib notices most mistakes; say if anything is on it."""
+    axes = np.atleast_1d(np.asarray(axes, dtype=object)).ravel()
+    axes[0].figure.canvas.draw()
+    return all(a.lines or a.collections or a.patches or a.texts or a.images for a in axes)
+
+
+@pytest.mark.parametrize("name", SINGLE)
+def test_one_axes(two, name):
+    axes = getattr(ps, name)(two)
+    assert isinstance(axes, matplotlib.axes.Axes)
+    assert drawn(axes)
+    _, mine = plt.subplots()
+    assert getattr(ps, name)(two, ax=mine) is mine
+    wide = getattr(ps, name)(two, figsize=(9, 2)).figure
+    assert wide.get_size_inches().tolist() == [9, 2]
+
+
+@pytest.mark.parametrize("name", SEVERAL)
+def test_several_axes(two, name):
+    n = SEVERAL[name]
+    axes = getattr(ps, name)(two)
+    assert axes.shape == (n,)
+    assert drawn(axes)
+    _, mine = plt.subplots(1, n)
+    assert all(a is b for a, b in zip(getattr(ps, name)(two, ax=mine), mine, strict=True))
+    with pytest.raises(ValueError, match=f"but {n} are needed"):
+        getattr(ps, name)(two, ax=plt.subplots(1, n + 1)[1])
+    wide = getattr(ps, name)(two, figsize=(9, 2))[0].figure
+    assert wide.get_size_inches().tolist() == [9, 2]
+
+
+@pytest.mark.parametrize("kind", ["eigenvalues", "valleys"])
+def test_kinds_of_spectrum(two, kind):
+    assert drawn(ps.plot_spectrum(two, kind=kind))
+
+
+@pytest.mark.parametrize("kind", ["acceptance", "barrier", "rounds"])
+def test_kinds_of_tempering(two, kind):
+    assert drawn(ps.plot_tempering(two, kind=kind))
+
+
+def test_many_parameters(thirty):
+    for name in ("plot_partition", "plot_weights", "plot_spectrum", "plot_overview"):
+        assert drawn(getattr(ps, name)(thirty))
+    axes = ps.plot_cells(thirty)
+    assert drawn(axes)
+    labels = [t.get_text() for t in axes.get_yticklabels()]
+    assert len(labels) == 12
+    assert "sign" in labels  # narrower than the effects, so it tells the cells apart best
+    assert "scale" not in labels
+    axes = ps.plot_cells(thirty, var_names=["sign", "scale"])
+    assert [a.get_xlabel() for a in axes] == ["sign", "scale"]
+
+
+def test_plane_separates_the_cells(thirty):
+    """The first direction between cells is the coordinate in which they differ."""
+    partition = _idata.groups(thirty)["partition"]
+    x, label = partition["landmarks"].values, partition["label"].values
+    mean, basis = plots._discriminant_plane(x, label)
+    flat = (x - mean) @ basis
+    gap = abs(flat[label == 0, 0].mean() - flat[label == 1, 0].mean())
+    assert gap > 5 * flat[label == 0, 0].std()
+
+
+def test_chosen_coordinates(thirty):
+    axes = ps.plot_partition(thirty, var_names=["sign", "scale"])
+    assert (axes.get_xlabel(), axes.get_ylabel()) == ("sign", "scale_log__")
+    axes = ps.plot_partition(thirty, var_names=["effect[3]", "sign"])
+    assert (axes.get_xlabel(), axes.get_ylabel()) == ("effect[3]", "sign")
+    axes = ps.plot_partition(thirty, var_names="effect")
+    assert (axes.get_xlabel(), axes.get_ylabel()) == ("effect[0]", "effect[1]")
+    with pytest.raises(ValueError, match="name two"):
+        ps.plot_partition(thirty, var_names="sign")
+    with pytest.raises(KeyError, match="sgin"):
+        ps.plot_partition(thirty, var_names=["sgin", "scale"])
+
+
+def test_coordinates_can_be_swapped_with_their_regions(two):
+    axes = ps.plot_partition(two, var_names=["x[1]", "x[0]"])
+    assert (axes.get_xlabel(), axes.get_ylabel()) == ("x[1]", "x[0]")
+    image = axes.images[0].get_array()
+    rule = plots.rule_from(_idata.groups(two)["partition"])
+    left, right, low, high = axes.images[0].get_extent()
+    for row, column in ((0, 0), (0, 199), (199, 0), (120, 80)):
+        x1 = left + (right - left) * column / 199
+        x0 = low + (high - low) * row / 199
+        assert image[row, column] == rule.predict(np.array([[x0, x1]]))[0]
+
+
+def test_one_parameter(line):
+    assert drawn(ps.plot_partition(line))
+    assert drawn(ps.plot_overview(line))
+    assert len(ps.plot_cells(line)) == 1
+
+
+def test_no_tempering_is_said(thirty):
+    with pytest.raises(ValueError, match="'array', not by tempering"):
+        ps.plot_tempering(thirty)
+
+
+def test_missing_group_is_said(two):
+    groups = dict(_idata.groups(two))
+    del groups["partition"]
+    with pytest.raises(ValueError, match="no group partition"):
+        ps.plot_partition(_idata.build(groups, like=two))
+
+
+@pytest.mark.parametrize("name", ["plot_spectrum", "plot_tempering", "plot_cells"])
+def test_unknown_kind_is_said(two, name):
+    with pytest.raises(ValueError, match="kind='pie' is unknown"):
+        getattr(ps, name)(two, kind="pie")
+
+
+def test_from_a_file(two, tmp_path):
+    path = str(tmp_path / "run.nc")
+    two.to_netcdf(path)
+    assert drawn(ps.plot_overview(az.from_netcdf(path).load()))
+
+
+def test_fitted_kmeans_has_neither_spectrum_nor_exploration():
+    points = TARGET.sample(np.random.default_rng(0), 500)
+    fitted = ps.KMeansPartition(4, random_state=0).fit(points)
+    model = TARGET.build()
+    with model:
+        step = ps.SpectralPartitionStep(partition=fitted, progressbar=False)
+    idata = sample(model, step, draws=60, tune=60)
+    assert "exploration" not in _idata.groups(idata)
+    ps.diagnose(idata)
+    axes = ps.plot_spectrum(idata)
+    assert drawn(axes)
+    assert "k-means" in axes[0].texts[0].get_text()
+    assert drawn(ps.plot_overview(idata))
+
+
+def test_colours_are_distinct_and_consistent(two):
+    assert len(set(plots.COLOURS)) == 8
+    assert len({(plots.colour(k), plots.marker(k)) for k in range(56)}) == 56
+    stars = [c for c in ps.plot_partition(two).collections if c.get_zorder() == 5]
+    found = [matplotlib.colors.to_hex(c.get_facecolor()[0]).upper() for c in stars]
+    assert found == [plots.colour(k) for k in range(4)]
+    bars = [line for line in ps.plot_weights(two).containers][:4]
+    assert [bar[0].get_color() for bar in bars] == found
+
+
+def test_matplotlib_is_not_imported_with_the_package():
+    """It is an extra: only drawing needs it."""
+    for path in (ROOT / "pymc_spectral").glob("*.py"):
+        assert not re.search(r"^(import|from) matplotlib", path.read_text(), re.M), path.name
