@@ -5,7 +5,7 @@ The main observations to make are:
 - in health there is nothing to read: no warnings, weights that agree with the shares of tempering's
   points, swaps accepted at all temperatures;
 - two modes in one cell and a boundary through a mode are found and said; a mode that was never
-  explored is not, because nothing inside the cells knows of it;
+  explored is seen only if a chain strays there;
 - colours and markers of a cell are the same in every picture, with 2 parameters as with 30.
 
 Run it as ``python3 examples/diagnostics_gallery.py --out docs/images`` to make the pictures anew.
@@ -103,7 +103,7 @@ def main() -> None:
     points = target.sample(np.random.default_rng(1), 4000)
     points = points[target.classify(points) != 1]
     missed = run(target.build(), size, explore=points)
-    say("Points of three of the four modes only: nothing shows it", missed)
+    say("Points of three of the four modes only: seen if a chain strays", missed)
     ps.plot_partition(missed)
     save("missed_mode")
 

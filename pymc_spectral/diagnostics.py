@@ -51,6 +51,7 @@ WANDERING = 0.05
 LANDMARKS_INFO, LANDMARKS_WARNING = 20, 5
 DEEP_PROMINENCE = 2.0
 NAN_SHARE = 0.01
+DIVERGING_SHARE = 0.005
 
 CODES: dict[str, str] = {
     "r_hat": "chains of one cell, or halves of its only chain, disagree",
@@ -221,7 +222,7 @@ def check_chains(groups: Groups) -> list[Finding]:
             found.append(
                 Finding(
                     "divergences",
-                    "warning",
+                    "warning" if diverging > DIVERGING_SHARE * draws else "info",
                     cell,
                     diverging,
                     f"Cell {cell}: {diverging:.0f} divergences, hits of the boundary not counted.",

@@ -39,9 +39,12 @@ MAX_SEGMENTS = 50
 # Degrees of freedom tried for the discriminant.
 DISCRIMINANT_DOFS = (3.0, 5.0, 10.0, 30.0, 100.0)
 # The discriminant replaces the Nystrom rule only where it keeps this share of every cell.
-DISCRIMINANT_AGREEMENT = 0.9
+DISCRIMINANT_AGREEMENT = 0.8
 MAX_COMPONENTS_PER_CELL = 8
 MIXTURE_MAX_DIM = 20
+# Above this dimension a diagonal rule is taken if it reproduces this share of the labels.
+FULL_MAX_DIM = 8
+DIAGONAL_AGREEMENT = 0.999
 MIXTURE_ROWS = 1000
 # Valleys of a kernel estimate shallower than this are noise.
 KERNEL_VALLEY = 0.5
@@ -308,27 +311,104 @@ def discriminant_rule(
     graph = graph.maximum(graph.T).tocsr()
     current = mend_islands(labels, graph)[0]
     sample = x[rng.choice(len(x), min(len(x), 2000), replace=False)]
-    best: DiscriminantRule | None = None
-    least = np.inf
-    for attempt in range(4):
-        # Later fits are on the rule's own labels: that drops the stray tail points of a
-        # neighbouring mode, which a segment at the edge of a valley tends to pick up.
+
+    def fit(current: Ints) -> tuple[DiscriminantRule, Ints] | None:
+        """Rule for a labelling and its own labels, or None if it loses much of some cell."""
         if len(np.unique(current)) < n_cells:
-            break
+            return None
         components = [
             cell_components(x[current == cell], global_scale, rng) for cell in range(n_cells)
         ]
         rule = most_likely_rule(components, sample)
         found = rule.predict(x)
         kept = [np.mean(found[labels == cell] == cell) for cell in range(n_cells)]
-        if min(kept) < DISCRIMINANT_AGREEMENT:
+        return None if min(kept) < DISCRIMINANT_AGREEMENT else (rule, found)
+
+    best: tuple[DiscriminantRule, Ints] | None = None
+    least = np.inf
+    for attempt in range(4):
+        # Later fits are on the rule's own labels: that drops the stray tail points of a
+        # neighbouring mode, which a segment at the edge of a valley tends to pick up.
+        fitted = fit(current)
+        if fitted is None:
             break
-        current, islands = mend_islands(found, graph)
+        current, islands = mend_islands(fitted[1], graph)
         if islands <= least:
-            best, least = rule, islands
+            best, least = fitted, islands
         if attempt and islands == 0:
             break
-    return best
+    if best is None:
+        return None
+    if x.shape[1] > FULL_MAX_DIM:
+        # In many dimensions modes that are apart are apart in the diagonal metric too, and the
+        # rule is evaluated at every leapfrog step.
+        cheap = diagonal_rule(x, best[1], n_cells, sample)
+        if np.mean(cheap.predict(x) == best[1]) > DIAGONAL_AGREEMENT:
+            return cheap
+    continued = follow_shapes(x, *best)
+    if continued is not None:
+        best = fit(continued) or best
+    return best[0]
+
+
+def diagonal_rule(x: Floats, labels: Ints, n_cells: int, sample: Floats) -> DiscriminantRule:
+    """One component with independent coordinates for each cell."""
+    components = []
+    for cell in range(n_cells):
+        rows = x[labels == cell]
+        shift, scale = standardisation(rows)
+        components.append([Component(shift, scale, np.eye(x.shape[1]), len(rows))])
+    rule = most_likely_rule(components, sample)
+    return replace(rule, factors=np.array([np.diag(f) for f in rule.factors]))
+
+
+def follow_shapes(x: Floats, rule: DiscriminantRule, labels: Ints) -> Ints | None:
+    """Give a piece of a cell to another cell whose shape it continues.
+
+    Where two long modes cross, a cut at the crossing leaves the far end of one with the other, and
+    the chain has to turn a corner to reach it. If one normal describes that end together with a
+    component of another cell better than two do (by BIC), it belongs there: trajectories run
+    straight through the crossing.
+
+    Returns
+    -------
+    array (n,) or None
+        New labels, or ``None`` if no piece moves.
+    """
+    piece = rule.segment(x)
+    n, d = x.shape
+    owner = rule.owner
+    sizes = np.bincount(piece, minlength=len(owner))
+    if len(np.unique(owner)) == 1 or np.all(np.bincount(owner) == 1):
+        return None
+    penalty = 0.5 * np.log(n) * (d + 1 + d * (d + 1) / 2)
+    alone = np.array([_normal_log_likelihood(x[piece == c], n) for c in range(len(owner))])
+    moved = labels.copy()
+    for c in np.argsort(sizes):
+        own = sizes[owner == owner[c]]
+        if sizes[c] <= d + 1 or sizes[c] > 0.5 * own.sum():
+            continue
+        gains = {}
+        for cell in np.unique(owner[owner != owner[c]]):
+            others = np.flatnonzero(owner == cell)
+            # With one of its components, or with the whole cell as one.
+            for group in (*([k] for k in others), others):
+                rows = x[(piece == c) | np.isin(piece, group)]
+                gain = _normal_log_likelihood(rows, n) - alone[c] - alone[group].sum()
+                gains[cell] = max(gains.get(cell, -np.inf), gain + penalty * len(group))
+        target = max(gains, key=gains.__getitem__)
+        if gains[target] > 0:
+            moved[piece == c] = target
+    return moved if np.any(moved != labels) else None
+
+
+def _normal_log_likelihood(rows: Floats, n: int) -> float:
+    """Log likelihood of rows under the normal fitted to them, shares included."""
+    m, d = rows.shape
+    if m <= d + 1:  # no covariance to speak of: never a reason to move anything
+        return 0.0
+    _, log_det = np.linalg.slogdet(np.atleast_2d(np.cov(rows.T, bias=True)))
+    return m * (np.log(m / n) - 0.5 * (log_det + d * np.log(2 * np.pi) + d))
 
 
 # ---------------------------------------------------------------- estimators

@@ -399,9 +399,11 @@ def plot_overview(
         few = ", ".join(codes[:3]) + (f" and {len(codes) - 3} more" if len(codes) > 3 else "")
         said = f"warnings: {few}" if codes else "no warnings"
         n = cells.sizes["cell"]
+        digits = int(np.clip(1 - np.floor(np.log10(error)), 0, 4)) if 0 < error < np.inf else 2
+        total = round(total, digits) + 0.0  # no minus zero
         four[0].figure.suptitle(
-            f"{n} cell{'s' if n > 1 else ''}, log marginal likelihood {total:.2f} ± {error:.2f}, "
-            f"{said}"
+            f"{n} cell{'s' if n > 1 else ''}, log marginal likelihood "
+            f"{total:.{digits}f} ± {error:.{digits}f}, {said}"
         )
     return four
 

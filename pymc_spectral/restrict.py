@@ -61,18 +61,17 @@ def _(rule: VoronoiRule, x: TensorVariable) -> TensorVariable:
 @cell_graph.register
 def _(rule: DiscriminantRule, x: TensorVariable) -> TensorVariable:
     n_components, d = rule.means.shape
-    # All components in one matrix product: row c*d + j holds column j of factor c.
-    stacked = np.ascontiguousarray(np.transpose(rule.factors, (0, 2, 1)).reshape(-1, d))
-    shifted = (x[None, :] - rule.means)[:, None, :]
-    blocks = pt.constant(stacked.reshape(n_components, d, d))
-    if d <= 8:
+    if len(np.unique(rule.owner)) == 1:
+        return pt.constant(rule.owner[0])
+    if rule.factors.ndim == 2:
+        y = (x[None, :] - rule.means) * rule.factors
+    elif d <= 8:
         # Small enough that elementwise work beats the call overhead of many products.
-        y = pt.sum(blocks * shifted, axis=2)
+        y = pt.sum(np.swapaxes(rule.factors, 1, 2) * (x[None, :] - rule.means)[:, None, :], axis=2)
     else:
-        y = pt.stack([pt.dot(blocks.data[c], x - rule.means[c]) for c in range(n_components)])
+        y = pt.stack([pt.dot(rule.factors[c].T, x - rule.means[c]) for c in range(n_components)])
     power = 0.5 * (rule.dof + d)
-    distance = pt.sum(y**2, axis=1)
-    score = rule.log_constants - power * pt.log1p(distance / rule.dof)
+    score = rule.log_constants - power * pt.log1p(pt.sum(y**2, axis=1) / rule.dof)
     return pt.constant(rule.owner)[pt.argmax(score)]
 
 

@@ -62,14 +62,15 @@ class DiscriminantRule:
     The score of component c is
     :math:`a_c - \frac{\nu + d}{2}\log(1 + |F_c^T (x - m_c)|^2 / \nu)`.
     Where two scores are equal the estimated densities are equal, so the boundary runs along
-    the valley between two modes, and a cell's stray pieces hold little mass. Costs
-    O(n_components d^2) a point, whatever the number of landmarks.
+    the valley between two modes, and a cell's stray pieces hold little mass. The cost of a point
+    does not depend on the number of landmarks.
 
     Parameters
     ----------
     means : array (n_components, d)
-    factors : array (n_components, d, d)
-        ``factors[c] @ factors[c].T`` is the precision of component c.
+    factors : array (n_components, d, d) or (n_components, d)
+        ``factors[c] @ factors[c].T`` is the precision of component c; with two axes, its diagonal
+        factor, which makes a point cost O(n_components d).
     log_constants : array (n_components,)
         Log of the component's share plus its normalising constant.
     owner : array (n_components,)
@@ -88,7 +89,8 @@ class DiscriminantRule:
         """Squared Mahalanobis distance of each row to each component."""
         out = np.empty((len(x), len(self.means)))
         for c, (mean, factor) in enumerate(zip(self.means, self.factors, strict=True)):
-            out[:, c] = np.sum(((x - mean) @ factor) ** 2, axis=1)
+            y = (x - mean) * factor if factor.ndim == 1 else (x - mean) @ factor
+            out[:, c] = np.sum(y**2, axis=1)
         return out
 
     def scores(self, x: Floats) -> Floats:
