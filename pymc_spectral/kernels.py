@@ -163,8 +163,8 @@ class Kernel:
 
     def forgive(self, stats: dict[str, Any], boundary_hit: bool, was_nan: bool) -> None:
         """Take a wall, or a NaN that is counted apart, out of the stats that count divergences."""
-        if boundary_hit and not was_nan and isinstance(self.step, CellNUTS):
-            return  # its walls end no trajectory: this divergence is a true one
+        if isinstance(self.step, CellNUTS) and self.step.integrator.inside and not was_nan:
+            return  # its walls end no trajectory: one that ended inside is a true divergence
         if stats.get("diverging"):
             stats["diverging"] = False
             stats["warning"] = None

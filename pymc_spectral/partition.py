@@ -25,7 +25,12 @@ from sklearn.neighbors import kneighbors_graph
 from sklearn.utils import check_random_state
 
 from pymc_spectral.rules import DiscriminantRule, Floats, Ints, NystromRule, Rule, VoronoiRule
-from pymc_spectral.valleys import LogDensity, join_segments, kernel_log_density
+from pymc_spectral.valleys import (
+    LogDensity,
+    join_segments,
+    kernel_log_density,
+    split_along_directions,
+)
 
 __all__ = ["KMeansPartition", "SpectralPartition"]
 
@@ -48,6 +53,9 @@ DIAGONAL_AGREEMENT = 0.999
 MIXTURE_ROWS = 1000
 # Valleys of a kernel estimate shallower than this are noise.
 KERNEL_VALLEY = 0.5
+# Valleys looked for along single directions must be deeper than between segments: the paths cut
+# corners of curved modes.
+DIRECTION_VALLEY = 2.0
 # Beyond this many local scales from every landmark, the nearest landmark decides.
 FAR = 3.0
 
@@ -617,10 +625,22 @@ class SpectralPartition(_Partition):
             n_found = int(joined.owner.max()) + 1
         else:
             n_found = self.n_segments_
-        if n_found < wanted:
+        if join and logp is not None and (self.n_cells == "auto" or n_found < wanted):
+            labels = split_along_directions(
+                landmarks,
+                labels,
+                logp,
+                valley=max(self.valley, DIRECTION_VALLEY),
+                min_size=self.min_landmarks,
+                max_cells=MAX_SEGMENTS if self.n_cells == "auto" else wanted,
+            )
+        n_split = int(labels.max()) + 1
+        if n_split < wanted:
             # More cells than modes (or than distinct rows of the embedding): cut the largest.
             labels = split_labels(landmarks, labels, wanted, rng)
-            self.rule_: Rule = _split_rule(landmarks, labels, wanted, rng)
+            n_split = wanted
+        if n_split > n_found:
+            self.rule_: Rule = _split_rule(landmarks, labels, n_split, rng)
         else:
             self.rule_ = rule
             if self.extension == "discriminant":

@@ -606,8 +606,12 @@ def _valleys(axes: Any, partition: xr.Dataset) -> None:
     depth = depth[: max(n_cells, int(np.sum(depth > 0))) + 1]
     number = np.arange(1, len(depth) + 1)
     apart = number < n_cells
-    axes.bar(number[apart], depth[apart], color=COLOURS[0], label="has a cell of its own")
-    axes.bar(number[~apart], depth[~apart], color="#BBBBBB", label="joined to its neighbour")
+    for which, shade, label in (
+        (apart, COLOURS[0], "has a cell of its own"),
+        (~apart, "#BBBBBB", "joined to its neighbour"),
+    ):
+        if np.any(depth[which] > 0):
+            axes.bar(number[which], depth[which], color=shade, label=label)
     if not np.any(depth > 0):
         axes.text(0.5, 0.5, "no valley: one mode", ha="center", transform=axes.transAxes)
     valley = float(partition.attrs["valley"])
@@ -615,7 +619,7 @@ def _valleys(axes: Any, partition: xr.Dataset) -> None:
         axes.axhline(valley, color=COLOURS[1], lw=1.2, ls="--", label=f"threshold {valley:g}")
     axes.set_yscale("symlog", linthresh=1.0)
     axes.yaxis.set_major_formatter("{x:g}")
-    axes.set_ylim(0, max(2.0, 2.0 * float(depth.max())))
+    axes.set_ylim(0, max(2.0, 6.0 * float(depth.max())))  # room for the legend
     axes.set_xlim(0.4, len(depth) + 0.6)
     axes.set_xticks(number[:: max(1, -(-len(number) // 12))])
     axes.legend(fontsize=8)

@@ -11,13 +11,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.spatial.distance import cdist
 from scipy.special import logsumexp
 from sklearn.neighbors import NearestNeighbors
 
 from pymc_spectral.rules import Floats, Ints
 
-__all__ = ["Joined", "join_segments", "kernel_log_density"]
+__all__ = ["Joined", "join_segments", "kernel_log_density", "split_along_directions"]
 
 LogDensity = Callable[[Floats], Floats]
 
@@ -168,3 +169,77 @@ def _merge(
                 count[high] += count[low]
                 owner[owner == low] = high
     return owner, np.array(prominences)
+
+
+def split_along_directions(
+    x: Floats, labels: Ints, logp: LogDensity, *, valley: float, min_size: int, max_cells: int
+) -> Ints:
+    """Cut cells in two where a valley crosses a coordinate or a principal direction.
+
+    In many dimensions two modes that differ in one coordinate only are near neighbours in the
+    rest, and no spectrum sees them. Along the coordinate itself they are plain: the two sides of
+    its best cut, averaged over everything else, have a valley between them.
+
+    Parameters
+    ----------
+    x : array (N, d)
+    labels : array (N,)
+        Cells so far.
+    logp : callable
+        Log density, up to a constant. An estimate would not do here: the paths tried run through
+        places where there are no points.
+    valley : float
+        Depth from which a valley counts.
+    min_size : int
+        Rows that each side must have.
+    max_cells : int
+        Stop at so many cells.
+    """
+    labels = labels.copy()
+    heights = finite(logp(x))
+    pending = list(range(int(labels.max()) + 1))
+    while pending and labels.max() + 1 < max_cells:
+        cell = pending.pop()
+        rows = np.flatnonzero(labels == cell)
+        if len(rows) < 2 * min_size:
+            continue
+        side = _deepest_cut(x[rows], heights[rows], logp, valley, min_size)
+        if side is not None:
+            new = int(labels.max()) + 1
+            labels[rows[side]] = new
+            pending += [cell, new]
+    return labels
+
+
+def _deepest_cut(
+    x: Floats, heights: Floats, logp: LogDensity, valley: float, min_size: int
+) -> NDArray[np.bool_] | None:
+    """Rows on the far side of the cut with the deepest valley, or None if none is deep enough."""
+    n, d = x.shape
+    scale = np.where(x.std(axis=0) > 0, x.std(axis=0), 1.0)
+    y = (x - x.mean(axis=0)) / scale
+    principal = np.linalg.svd(y, full_matrices=False)[2][: min(5, d)]
+    sides, ends = [], []
+    for projection in (*y.T, *(y @ principal.T).T):
+        order = np.argsort(projection, kind="stable")
+        total = np.cumsum(projection[order])
+        below = np.arange(1, n)
+        # Between-class variance of every cut (Otsu's criterion); projections have mean zero.
+        between = total[:-1] ** 2 / (below * (n - below))
+        between[: min_size - 1] = between[n - min_size :] = -1.0
+        side = np.zeros(n, dtype=bool)
+        side[order[int(np.argmax(between)) + 1 :]] = True
+        sides.append(side)
+        ends.append([x[~side].mean(axis=0), x[side].mean(axis=0)])
+    points = np.array(ends)  # (cuts, 2, d)
+    tops = finite(logp(points.reshape(-1, d))).reshape(-1, 2)
+    # The mean of a curved side may lie off its mass, and any path from there shows a valley. Only
+    # means at least as high as the typical row are to be trusted.
+    typical = np.array([[np.median(heights[~side]), np.median(heights[side])] for side in sides])
+    trusted = np.all(tops >= typical, axis=1)
+    steps = np.linspace(0, 1, PATH_POINTS + 2)[1:-1]
+    path = points[:, :1] + steps[None, :, None] * (points[:, 1:] - points[:, :1])
+    lowest = finite(logp(path.reshape(-1, d))).reshape(len(sides), -1).min(axis=1)
+    depth = np.where(trusted, tops.min(axis=1) - lowest, -np.inf)
+    deepest = int(np.argmax(depth))
+    return sides[deepest] if depth[deepest] >= valley else None

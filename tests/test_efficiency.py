@@ -33,9 +33,7 @@ def autoregressive(rng, coefficient, shape):
 
 def make_result(rng, draws=100_000, hits=None, scale=1.0, weights=WEIGHTS, **more_stats):
     """Chains in two cells, normals around their centres, with all that the bridge needs."""
-    x = np.stack(
-        [CENTRES[k] + autoregressive(rng, COEFFICIENTS[k], (1, draws))[0] for k in (0, 1)]
-    )
+    x = np.stack([CENTRES[k] + autoregressive(rng, COEFFICIENTS[k], (1, draws))[0] for k in (0, 1)])
     fresh = CENTRES[:, None] + 1.2 * rng.standard_normal((2, draws))
     stats = {"cell": np.tile([[0], [1]], draws)}
     for place, points in (("draw", x), ("fresh", fresh)):
@@ -49,7 +47,8 @@ def make_result(rng, draws=100_000, hits=None, scale=1.0, weights=WEIGHTS, **mor
     coords = {"chain": [0, 1], "draw": np.arange(draws)}
     posterior = xr.Dataset({"x": (dims, scale * x), "y": (dims, x**2)}, coords)
     return container(
-        posterior=posterior, sample_stats=xr.Dataset({k: (dims, v) for k, v in stats.items()}, coords)
+        posterior=posterior,
+        sample_stats=xr.Dataset({k: (dims, v) for k, v in stats.items()}, coords),
     )
 
 

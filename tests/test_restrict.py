@@ -100,6 +100,7 @@ def test_gradient_is_the_models_inside(paper):
     target, fitted, model, restricted, _ = paper
     kernel = make_kernel(restricted, pm.NUTS, Q=None, kernel_kwargs={}, compile_kwargs={})
     plain = model.logp_dlogp_function(ravel_inputs=True)
+    plain.set_extra_values({})
     x = target.sample(np.random.default_rng(2), 20)
     for point in x:
         restricted.select(int(fitted.predict(point[None])[0]))

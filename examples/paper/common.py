@@ -1,4 +1,4 @@
-"""What the scripts of this folder share: command line, provenance, and exact spectra in one dimension."""
+"""What the scripts of this folder share: command line, provenance, exact spectra on a line."""
 
 import argparse
 import importlib.metadata
@@ -40,7 +40,9 @@ def run(name: str, exhibit: Callable[..., tuple[dict, plt.Figure]], description:
     if "repeats" in known:
         parser.add_argument("--repeats", type=int, help="repeats, where it does not take too long")
     if "rows" in known:
-        parser.add_argument("--rows", nargs="+", help="compute these only, keep the others' results")
+        parser.add_argument(
+            "--rows", nargs="+", help="compute these only, keep the others' results"
+        )
     arguments = parser.parse_args()
     folder = arguments.out or (Path() if arguments.quick else RESULTS)
     folder.mkdir(parents=True, exist_ok=True)

@@ -92,7 +92,7 @@ def exhibit(quick: bool, seed: int):
         xlabel="cut point", ylabel="objective / its minimum", yscale="log",
         title="(a) two objectives, σ = 0.4, τ = 0.2",
     )  # fmt: skip
-    axes[0].axvline(0, color=GREY, lw=0.8, ls=":")
+    axes[0].axvline(0, ymax=0.8, color=GREY, lw=0.8, ls=":")
     axes[0].set_ylim(0.85, 70)
     axes[0].legend(frameon=False, loc="upper center")
     log_bound = np.log([t["bound"] for t in table])

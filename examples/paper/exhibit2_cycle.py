@@ -93,8 +93,8 @@ def exhibit(quick: bool, seed: int, repeats: int | None = None):
     for m in lengths:
         rows = [t for t in table if t["m"] == m]
         n = [t["n"] for t in rows]
-        slopes[m] = {k: slope(n, [t[k] for t in rows])
-                     for k in ("naive", "naive_exact", "partitioned", "partitioned_exact")}  # fmt: skip
+        measured = [k for k in rows[0] if k not in ("m", "n")]
+        slopes[m] = {k: slope(n, [t[k] for t in rows]) for k in measured}
 
     m, n = lengths[-1], 8 if not quick else 4
     sizes = np.unique(np.linspace(m // n, 0.9 * m, 4 if quick else 10).astype(int))

@@ -34,7 +34,7 @@ def logp(x: np.ndarray) -> np.ndarray:
 
 
 def temper(n_iterations: int, repeats: int, rng: np.random.Generator, keep: bool = False):
-    """The authors' parallel tempering, many repeats at once; the mean (or draws) of the cold chain."""
+    """The authors' parallel tempering, many repeats at once; mean or draws of the cold chain."""
     x = np.tile(np.array(START), (repeats, len(BETAS), 1))
     current = logp(x)
     total, draws = np.zeros((repeats, 2)), []

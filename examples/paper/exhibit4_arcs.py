@@ -140,7 +140,9 @@ def compare(shape, partition, T, many, few, seed, rng):
                            "tune": False},
             random_seed=seed, progressbar=False,
         )  # fmt: skip
-        idata = pm.sample(draws=T, tune=0, step=step, chains=2 * (few + 1), random_seed=seed, **QUIET)
+        idata = pm.sample(
+            draws=T, tune=0, step=step, chains=2 * (few + 1), random_seed=seed, **QUIET
+        )
     first = ps.reweight(idata.isel(chain=[0, 1]))
     weights = first["cells"]["weight"].values
     later = idata["cell_posterior"]["x"].values.mean(axis=1).reshape(few + 1, 2, 2)[1:]

@@ -75,14 +75,19 @@ def exhibit(quick: bool, seed: int, repeats: int | None = None):
         rms = np.sqrt((found**2).mean(axis=0))
         late = slice(-4, None)
         slope = float(np.polyfit(np.log(lengths[late]), np.log(rms[late]), 1)[0])
-        numbers[name] = {"rms": rms, "slope_of_last_four": slope, "median": np.median(found, axis=0)}
+        numbers[name] = {
+            "rms": rms,
+            "slope_of_last_four": slope,
+            "median": np.median(found, axis=0),
+        }
         axis.loglog(lengths, found.T, ".", ms=3, color=colour, alpha=0.25)
         axis.loglog(lengths, rms, "o-", color=colour,
                     label=f"cut at {place:.2f}: slope {slope:.2f} at the end")  # fmt: skip
         reference = rms[-1] * np.sqrt(lengths[-1] / np.array(lengths))
         axis.loglog(lengths, reference, color=GREY, lw=0.8, ls=":")
     axis.plot([], [], color=GREY, lw=0.8, ls=":", label="1 / √T")
-    axis.set(xlabel="draws per cell T", ylabel="error of the mean (dots: repeats; lines: root mean square)",
+    axis.set(xlabel="draws per cell T",
+             ylabel="error of the mean (dots: repeats; lines: root mean square)",
              title="Good and bad cut of half N(-1, 0.4), half N(1, 0.4)")  # fmt: skip
     axis.legend(frameon=False, loc="lower left")
     return numbers, figure

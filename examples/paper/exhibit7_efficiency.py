@@ -48,9 +48,7 @@ def exhibit(quick: bool, seed: int, repeats: int | None = None):
         )
         # One chain after another through both modes: what a plain run would have to be.
         free = pm.Metropolis(S=np.array([TAU]), proposal_dist=UniformProposal, tune=False)
-        plain = pm.sample(
-            draws=10 * draws, tune=0, step=free, chains=2, random_seed=seed, **QUIET
-        )
+        plain = pm.sample(draws=10 * draws, tune=0, step=free, chains=2, random_seed=seed, **QUIET)
     known, bound, by_run = [], [], []
     for r in range(repeats):
         one = ps.reweight(idata.isel(chain=[2 * r, 2 * r + 1]))
@@ -73,10 +71,13 @@ def exhibit(quick: bool, seed: int, repeats: int | None = None):
     for k, values in enumerate(estimates.values()):
         height = k + rng.uniform(-0.15, 0.15, size=repeats)
         axis.semilogx(values, height, "o", ms=5, color=OURS, alpha=0.6)
-    axis.axvline(truth["ratio"], color=THEIRS, label=f"exact ratio {truth['ratio']:.3f}")
-    axis.axvline(truth["ratio_bound"], color=THEIRS, ls="--",
-                 label=f"exact bound {truth['ratio_bound']:.3f}")  # fmt: skip
-    axis.axvline(1, color=GREY, ls=":", label="as good as naive chains")
+    below_legend = {"ymax": 0.85}
+    axis.axvline(
+        truth["ratio"], color=THEIRS, label=f"exact ratio {truth['ratio']:.3f}", **below_legend
+    )
+    bound_label = f"exact bound {truth['ratio_bound']:.3f}"
+    axis.axvline(truth["ratio_bound"], color=THEIRS, ls="--", label=bound_label, **below_legend)
+    axis.axvline(1, color=GREY, ls=":", label="as good as naive chains", **below_legend)
     axis.set_yticks(range(3), names)
     axis.set(xlabel="efficiency ratio (below 1: partitioning wins)", ylim=(-0.6, 3.6),
              title=f"efficiency_ratio() of {repeats} runs of {draws:,} draws per cell")  # fmt: skip

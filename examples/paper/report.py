@@ -1,0 +1,288 @@
+"""Write the tables of ``docs/paper.md`` from the numbers that the full runs left in ``docs/paper``.
+
+The main observations to make are:
+
+- no number on that page is typed: what stands between ``<!-- name -->`` and ``<!-- end -->`` is
+  replaced by what this script finds in the JSON files;
+- ``python examples/paper/report.py --check`` changes nothing and fails if the page has drifted.
+"""
+
+import argparse
+import json
+import re
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+RESULTS = ROOT / "docs" / "paper"
+PAGE = ROOT / "docs" / "paper.md"
+SCRIPTS = {
+    "exhibit1": "exhibit1_two_gaussians.py",
+    "exhibit2": "exhibit2_cycle.py",
+    "exhibit3": "exhibit3_mixture2d.py",
+    "exhibit4": "exhibit4_arcs.py",
+    "exhibit5": "exhibit5_landmarks.py",
+    "exhibit6": "exhibit6_consistency.py",
+    "exhibit7": "exhibit7_efficiency.py",
+}
+
+
+def number(value: float) -> str:
+    """Three digits, without an exponent where that can be avoided."""
+    if value is None:
+        return "none"
+    if value == 0:
+        return "0"
+    if abs(value) >= 1e5 or abs(value) < 1e-4:
+        return f"{value:.2g}".replace("e+0", "e").replace("e+", "e").replace("e-0", "e-")
+    digits = f"{value:.3g}"
+    return f"{float(digits):,.0f}" if abs(value) >= 1000 else digits
+
+
+def error(result: dict) -> str:
+    """Mean, its standard error, and the spread of the repeats."""
+    return f"{number(result['mean'])} ± {number(result['standard_error'])}"
+
+
+def table(header: list[str], rows: list[list[str]]) -> str:
+    lines = [header, ["---"] * len(header), *rows]
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+
+
+# ---------------------------------------------------------------- one function per exhibit
+
+
+def exhibit1(n: dict) -> str:
+    a, b, c = n["a"], n["b"], n["c"]
+    rows = [
+        ["(a) best cut for the sampler", "0", number(a["minimiser_sampler"])],
+        ["(a) best cut for the clustering", "0", number(a["minimiser_clustering"])],
+    ]
+    for sigma in ("0.15", "0.25", "0.4"):
+        bound, exact = (number(b[f"gain_{kind}_at_{sigma}"]) for kind in ("bound", "exact"))
+        rows.append(
+            [f"(b) gain over naive chains, σ = {sigma}", '"enormous"',
+             f"{bound} by the bound, {exact} for h(x) = x"]
+        )  # fmt: skip
+    rows += [
+        ["(c) bound within a factor 2 of the best up to R =", '"fairly wide range"',
+         number(c["within_factor_2_up_to"])],
+        ["(c) ahead of naive chains up to R =", '"quite far from optimal"',
+         number(c["ahead_of_naive_up_to"])],
+    ]  # fmt: skip
+    return table(["quantity", "paper", "ours"], rows)
+
+
+def exhibit2(n: dict) -> str:
+    rows = []
+    for m, slopes in n["slopes"].items():
+        for kind, paper in (("naive", "-1"), ("partitioned", "-3")):
+            rows.append(
+                [f"slope in n, {kind}, m = {m}", paper,
+                 f"{number(slopes[kind])} (exact {number(slopes[kind + '_exact'])})"]
+            )  # fmt: skip
+    lengths = sorted(map(int, n["slopes"]))
+    if len(lengths) > 1:
+        for kind in ("naive", "partitioned"):
+            by_n = {(t["m"], t["n"]): t[kind] for t in n["table"]}
+            growth = [
+                by_n[lengths[1], k] / by_n[lengths[0], k] for (m, k) in by_n if m == lengths[0]
+            ]
+            rows.append(
+                [
+                    f"variance when m doubles, {kind}",
+                    "× 4",
+                    f"× {number(sum(growth) / len(growth))}",
+                ]
+            )
+    u = n["unequal"]
+    rows.append(
+        [f"largest part that still beats naive chains, n = {u['n']}",
+         f"order of 1/√n = {number(u['one_over_root_n'])}",
+         f"{number(u['largest_share_ahead_of_naive'])} of the cycle"]
+    )  # fmt: skip
+    return table(["quantity", "paper", "ours"], rows)
+
+
+def exhibit3(n: dict) -> str:
+    names = [
+        ("paper", "ours, paper's settings, last stage repeated", "ours"),
+        ("paper_by_step", "the same, every draw by `SpectralPartitionStep`", "ours"),
+        ("paper_own_weights", "the same, weights from each repeat's own draws", None),
+        ("tempering", "parallel tempering", "tempering"),
+        ("naive", "naive parallel chains", "naive"),
+        ("fair_paper", "fair: paper's settings, everything repeated", None),
+        ("defaults", "fair: today's defaults, everything repeated", None),
+    ]
+    rows = []
+    for key, name, published in names:
+        printed = "not run"
+        if published:
+            p = n["published"][published]
+            printed = f"{number(p['mean'])} (sd {number(p['sd'])})"
+        if key not in n["rows"]:
+            rows.append([name, printed, "not run yet", "", "", ""])
+            continue
+        r = n["rows"][key]
+        rows.append(
+            [name, printed, error(r), number(r["sd"]), str(r["repeats"]), f"{r['evaluations']:,}"]
+        )
+    header = ["method", "paper: mean", "ours: mean ± se", "sd", "repeats", "density evaluations"]
+    return table(header, rows)
+
+
+def exhibit4(n: dict) -> str:
+    rows = []
+    for shape in ("as run", "as printed"):
+        if shape not in n:
+            continue
+        for method, name in (("spectral", "spectral"), ("kmeans", "k-means")):
+            r = n[shape][method]
+            mean, sd = n["published"][method]
+            rows.append(
+                [f"{name}, arcs {shape}", f"{number(mean)} (sd {number(sd)})",
+                 f"{error(r['numpy'])} (sd {number(r['numpy']['sd'])})",
+                 error(r["numpy_exact_weights"]),
+                 f"{error(r['step'])} ({r['step']['repeats']} repeats)"]
+            )  # fmt: skip
+        mean = {k: n["published"][k][0] for k in ("spectral", "kmeans")}
+        exact = [n[shape][k]["numpy_exact_weights"]["mean"] for k in ("kmeans", "spectral")]
+        rows.append(
+            [f"k-means / spectral, arcs {shape}", number(mean["kmeans"] / mean["spectral"]),
+             number(n[shape]["factor"]), number(exact[0] / exact[1]), ""]
+        )  # fmt: skip
+    repeats = n["as run"]["spectral"]["numpy"]["repeats"]
+    header = ["cells", "paper", f"ours, {repeats} repeats", "with exact weights", "by the step"]
+    return table(header, rows)
+
+
+def exhibit5(n: dict) -> str:
+    rows = [
+        [f"mean N_max over all separations, ε = {e}", "figure only",
+         f"{number(n['mean_n_max'][k])} (of medians {number(n['median_n_max'][k])})"]
+        for k, e in enumerate(n["epsilon"])
+    ]  # fmt: skip
+    rows += [
+        ["heuristic over these separations", "≈ N_max",
+         f"{number(min(n['heuristic']))} to {number(max(n['heuristic']))}"],
+        ["measured / heuristic, geometric mean", '"agrees fairly well"', number(n["constant"])],
+        ["correlation of their logarithms", '"agrees fairly well"',
+         number(n["correlation_of_logs"])],
+        [f"runs that reached the largest N tried, {n['largest_tried']}", "",
+         f"{n['runs_at_largest']} of {len(n['mu']) * len(n['epsilon']) * n['repeats']:,}"],
+    ]  # fmt: skip
+    return table(["quantity", "paper", "ours"], rows)
+
+
+def exhibit6(n: dict) -> str:
+    first, last = n["lengths"][0], n["lengths"][-1]
+    rows = [
+        [f"{name} cut, at {number(n['cuts'][name])}", "converges", number(n[name]["rms"][0]),
+         number(n[name]["rms"][-1]), number(n[name]["slope_of_last_four"])]
+        for name in ("good", "bad")
+    ]  # fmt: skip
+    header = ["partition", "theorem", f"rms error, T = {first:,}", f"T = {last:,}",
+              "slope of the last four"]  # fmt: skip
+    return table(header, rows)
+
+
+def exhibit7(n: dict) -> str:
+    exact, found = n["exact"], n["estimates"]
+
+    def shown(key):
+        return f"{number(found[key]['mean'])} (sd {number(found[key]['sd'])})"
+
+    rows = [
+        ["gap of the unrestricted kernel known", number(exact["ratio"]), shown("known_gap")],
+        ["gap from a plain run that travels", number(exact["ratio"]), shown("plain_run")],
+        ["default: bound from boundary hits", number(exact["ratio_bound"]), shown("bound")],
+    ]
+    return table(["`efficiency_ratio`", "exact", "estimated"], rows)
+
+
+def verdicts(results: dict[str, dict]) -> str:
+    """The bars set for this page, and whether they are reached."""
+    rows = []
+
+    def judge(text, reached, figures):
+        rows.append([text, "reached" if reached else "**missed**", figures])
+
+    if "exhibit3" in results:
+        n = results["exhibit3"]["numbers"]
+        bar, r = n["published"]["ours"]["mean"], n["rows"]
+        if "paper" in r:
+            judge("paper's settings: at or below the printed error, to its printed digits",
+                  round(r["paper"]["mean"], 3) <= bar,
+                  f"{error(r['paper'])} against {number(bar)}")  # fmt: skip
+        if "defaults" in r:
+            judge("defaults: at least 5 times below the printed error",
+                  r["defaults"]["mean"] <= bar / 5,
+                  f"{error(r['defaults'])} against {number(bar / 5)}")  # fmt: skip
+    if "exhibit4" in results:
+        n = results["exhibit4"]["numbers"]
+        spectral, kmeans = (n["published"][k][0] for k in ("spectral", "kmeans"))
+        for shape in (s for s in ("as run", "as printed") if s in n):
+            r = n[shape]
+            judge(f"arcs {shape}, spectral: at or below the printed error, to its printed digits",
+                  round(r["spectral"]["numpy"]["mean"], 2) <= spectral,
+                  f"{error(r['spectral']['numpy'])} against {number(spectral)}")  # fmt: skip
+            judge(f"arcs {shape}: k-means worse by at least the paper's factor",
+                  r["factor"] >= kmeans / spectral,
+                  f"{number(r['factor'])} against {number(kmeans / spectral)}")  # fmt: skip
+    return table(["bar", "", "figures"], rows)
+
+
+# ---------------------------------------------------------------- the page
+
+
+def load(folder: Path = RESULTS) -> dict[str, dict]:
+    files = [folder / f"{name}.json" for name in SCRIPTS]
+    return {f.stem: json.loads(f.read_text()) for f in files if f.exists()}
+
+
+def blocks(results: dict[str, dict]) -> dict[str, str]:
+    """Text of every generated block."""
+    found = {"verdicts": verdicts(results)}
+    for name, script in SCRIPTS.items():
+        command = f"`python examples/paper/{script}`"
+        if name not in results:
+            found[name] = f"Not run in full yet: {command}."
+            continue
+        record = results[name]
+        versions = record["versions"]
+        source = (
+            f"{command}, seed {record['seed']}, commit {record['commit'][:7]}"
+            f"{' with changes' if record['package_changed_since_commit'] else ''}, "
+            f"Python {record['python']}, PyMC {versions['pymc']}, NumPy {versions['numpy']}."
+        )
+        found[name] = f"{globals()[name](record['numbers'])}\n\n{source}"
+    return found
+
+
+def render(page: str, results: dict[str, dict]) -> str:
+    """Replace every block of the page."""
+    for name, text in blocks(results).items():
+        pattern = rf"(<!-- {name} -->\n).*?(<!-- end -->)"
+        page, count = re.subn(pattern, lambda m, t=text: f"{m[1]}{t}\n{m[2]}", page, flags=re.S)
+        if count != 1:
+            raise ValueError(f"The page has {count} blocks <!-- {name} -->, it should have one.")
+    return page
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--check", action="store_true", help="only say whether the page is right")
+    arguments = parser.parse_args()
+    old = PAGE.read_text()
+    new = render(old, load())
+    if arguments.check:
+        if old != new:
+            sys.exit("docs/paper.md differs from docs/paper/*.json: run examples/paper/report.py")
+        print("docs/paper.md agrees with docs/paper/*.json")
+    else:
+        PAGE.write_text(new)
+        print(f"{PAGE} written")
+
+
+if __name__ == "__main__":
+    main()
