@@ -140,9 +140,9 @@ def efficiency_ratio(
        ``1 - lambda <= P(leave S) / (1 - pi(S))``. Cells are such sets, and a chain that is to
        leave its cell must try to: the bound is the least ``(rate of boundary hits) / (1 - w_i)``.
        No hit in T draws counts as three, the 95 % limit; as the least of several counts the
-       estimate leans low, by a quarter where a cell sees some tens of separate visits. There is no such bound, and the gap is
-       taken as 1, with one cell, with a kernel that does not report hits (slice), and with one
-       other than NUTS that reports none in any cell.
+       estimate leans low, by a quarter where chains come to the boundary some tens of times.
+       There is no such bound, and the gap is taken as 1, with one cell, with a kernel that does
+       not report hits (slice), and with one other than NUTS that reports none in any cell.
 
     For h least favourable, ``|h|_i^2 <= |h|^2 / w_i``, hence
     ``ratio_any = sum_i n w_i (1 - lambda) / (1 - lambda_i)``.

@@ -396,11 +396,11 @@ def follow_shapes(x: Floats, rule: DiscriminantRule, labels: Ints) -> Ints | Non
         own = sizes[owner == owner[c]]
         if sizes[c] <= d + 1 or sizes[c] > 0.5 * own.sum():
             continue
-        gains = {}
+        gains: dict[int, float] = {}
         for cell in np.unique(owner[owner != owner[c]]):
             others = np.flatnonzero(owner == cell)
             # With one of its components, or with the whole cell as one.
-            for group in (*([k] for k in others), others):
+            for group in (*(others[k : k + 1] for k in range(len(others))), others):
                 rows = x[(piece == c) | np.isin(piece, group)]
                 gain = _normal_log_likelihood(rows, n) - alone[c] - alone[group].sum()
                 gains[cell] = max(gains.get(cell, -np.inf), gain + penalty * len(group))
@@ -634,12 +634,24 @@ class SpectralPartition(_Partition):
                 min_size=self.min_landmarks,
                 max_cells=MAX_SEGMENTS if self.n_cells == "auto" else wanted,
             )
+        changed = int(labels.max()) + 1 > n_found
+        if changed and logp is not None:
+            # A cut that the spectrum made across both modes falls away once they are apart.
+            labels = join_segments(
+                landmarks,
+                labels,
+                logp,
+                n_cells=None if self.n_cells == "auto" else wanted,
+                valley=self.valley,
+                min_size=self.min_landmarks,
+            ).owner[labels]
         n_split = int(labels.max()) + 1
         if n_split < wanted:
             # More cells than modes (or than distinct rows of the embedding): cut the largest.
             labels = split_labels(landmarks, labels, wanted, rng)
             n_split = wanted
-        if n_split > n_found:
+            changed = True
+        if changed:
             self.rule_: Rule = _split_rule(landmarks, labels, n_split, rng)
         else:
             self.rule_ = rule

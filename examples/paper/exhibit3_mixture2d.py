@@ -72,7 +72,7 @@ def walk(starts: np.ndarray, n_iterations: int, rng: np.random.Generator, partit
     return total / n_iterations
 
 
-def papers_partition(seed: int) -> ps.SpectralPartition:
+def papers_partition(seed: int, n_landmarks: int = 700) -> ps.SpectralPartition:
     """Algorithm 2 at the paper's settings."""
     return ps.SpectralPartition(
         4,
@@ -80,7 +80,7 @@ def papers_partition(seed: int) -> ps.SpectralPartition:
         Q=Q,
         join=False,
         extension="nystrom",
-        n_landmarks=700,
+        n_landmarks=n_landmarks,
         random_state=seed,
     )
 
@@ -125,13 +125,13 @@ def last_stage(step, weights, draws, repeats, seed, batch=20):
     return np.array(fixed), np.array(own)
 
 
-def fair_paper(repeats, draws, iterations, rng, seed):
+def fair_paper(repeats, draws, iterations, n_landmarks, rng, seed):
     """Explore, partition, weigh: all of it again for every repeat, at the paper's settings."""
     explored = temper(iterations, repeats, rng, keep=True)
     estimates = []
     for k in range(repeats):
         with TARGET.build():
-            step = papers_step(papers_partition(seed + k), explored[k], seed + k)
+            step = papers_step(papers_partition(seed + k, n_landmarks), explored[k], seed + k)
             idata = pm.sample(
                 draws=draws, tune=0, step=step, chains=step.n_cells, random_seed=seed + k, **QUIET
             )
@@ -166,16 +166,18 @@ class Study:
         self.seed = seed
         self.many, self.iterations, self.explored, self.draws = 500, 16_000, 8000, 4000
         self.stage, self.fair, self.defaults, self.size = 40, 24, 40, {}
+        self.n_landmarks = 700
         if quick:
             self.many, self.iterations, self.explored, self.draws = 20, 400, 2000, 200
             self.stage, self.fair, self.defaults = 2, 1, 1
+            self.n_landmarks = 200
             self.size = {"draws": 100, "tune": 100}
         if repeats:
             self.stage = self.fair = self.defaults = repeats
         # Exploration and bridge: four temperatures, four cells with a fresh point for every draw.
         self.cost = 4 * self.explored + 4 * 2 * self.draws
         self.points = temper(self.explored, 1, self.rng(0), keep=True)[0]
-        self.partition = papers_partition(seed).fit(self.points)
+        self.partition = papers_partition(seed, self.n_landmarks).fit(self.points)
 
     def rng(self, key: int) -> np.random.Generator:
         return np.random.default_rng([self.seed, key])
@@ -214,7 +216,9 @@ class Study:
         }  # fmt: skip
 
     def fair_paper(self):
-        estimates = fair_paper(self.fair, self.draws, self.explored, self.rng(4), self.seed)
+        estimates = fair_paper(
+            self.fair, self.draws, self.explored, self.n_landmarks, self.rng(4), self.seed
+        )
         return {"fair_paper": row(squared(estimates), evaluations=self.cost)}
 
     def fair_defaults(self):
@@ -254,7 +258,11 @@ def picture(points, partition, rows) -> plt.Figure:
     for cell in range(partition.n_cells_):
         mine = partition.landmarks_[partition.labels_ == cell]
         axes[0].plot(*mine.T, ".", ms=3.5, color=colours[cell], label=f"cell {cell}")
-    axes[0].set(xlabel="x[0]", ylabel="x[1]", title="Cells and the 700 landmarks they come from")
+    axes[0].set(
+        xlabel="x[0]",
+        ylabel="x[1]",
+        title=f"Cells and the {len(partition.landmarks_)} landmarks they come from",
+    )
     axes[0].legend(frameon=False, markerscale=3, loc="upper left")
     shown = [
         ("naive", "naive parallel chains", THEIRS, "naive"),

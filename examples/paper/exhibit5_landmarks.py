@@ -144,7 +144,8 @@ def exhibit(quick: bool, seed: int, repeats: int | None = None):
     axis.legend(frameon=False)
     numbers = {
         "tau": TAU, "repeats": repeats, "largest_tried": LARGEST, "runs_at_largest": capped,
-        "epsilon": EPSILONS, "mu": separations, "n_max": found, "median_n_max": np.mean(medians, axis=0), "heuristic": heuristic,
+        "epsilon": EPSILONS, "mu": separations, "n_max": found, "heuristic": heuristic,
+        "median_n_max": np.mean(medians, axis=0),
         "mean_n_max": found.mean(axis=0), "largest_mean_n_max": found.max(axis=0),
         "constant": constant,
         "correlation_of_logs": np.corrcoef(np.log(found.mean(axis=1)), np.log(heuristic))[0, 1],
