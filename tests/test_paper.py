@@ -13,8 +13,8 @@ import pytest
 ROOT = Path(__file__).resolve().parent.parent
 FOLDER = ROOT / "examples" / "paper"
 SCRIPTS = sorted(FOLDER.glob("exhibit*.py"))
-# Each of these compiles several models; exhibit 7 runs the code of exhibit 6.
-SLOW = {"exhibit6"}
+# Each of these compiles several models, or repeats runs many times: minutes on two cores.
+SLOW = {"exhibit3", "exhibit4", "exhibit5", "exhibit6", "exhibit7"}
 
 
 def exhibit_of(script: Path) -> str:
