@@ -7,7 +7,8 @@ from hypothesis import strategies as st
 from sklearn.base import clone
 
 from pymc_spectral import KMeansPartition, SpectralPartition, testing
-from pymc_spectral.partition import choose_landmarks, mend_islands, spectral_embedding
+from pymc_spectral.discriminant import mend_islands
+from pymc_spectral.spectrum import choose_landmarks, spectral_embedding
 from pymc_spectral.rules import DiscriminantRule, NystromRule
 
 TARGETS = {

@@ -21,6 +21,7 @@ import pymc_spectral as ps
 from pymc_spectral.testing import pair1d
 
 SIGMA, TAU = 0.4, 0.2
+LATE = 2048
 TARGET = pair1d(SIGMA)
 
 
@@ -60,8 +61,20 @@ def errors(partition, lengths, repeats, seed):
     return found
 
 
+def late_slope(lengths, found, rng):
+    """Slope of the root mean square error on log-log axes, and its error by the bootstrap."""
+    late = [k for k, T in enumerate(lengths) if LATE <= T] if lengths[-1] > LATE else [-2, -1]
+    x = np.log(np.array(lengths)[late])
+
+    def slope(rows):
+        return np.polyfit(x, 0.5 * np.log((rows[:, late] ** 2).mean(axis=0)), 1)[0]
+
+    again = [slope(found[rng.integers(len(found), size=len(found))]) for _ in range(500)]
+    return float(slope(found)), float(np.std(again))
+
+
 def exhibit(quick: bool, seed: int, repeats: int | None = None):
-    repeats = repeats or (2 if quick else 12)
+    repeats = repeats or (2 if quick else 24)
     lengths = [250, 500] if quick else [2**k for k in range(8, 16)]
     random_cut = float(TARGET.sample(np.random.default_rng(seed), 1)[0, 0])
     while abs(random_cut) < 0.5:  # a draw that happens to fall between the modes is no bad cut
@@ -73,16 +86,11 @@ def exhibit(quick: bool, seed: int, repeats: int | None = None):
     for (name, place), colour in zip(cuts.items(), (OURS, THEIRS), strict=True):
         found = errors(cut_at(place), lengths, repeats, seed)
         rms = np.sqrt((found**2).mean(axis=0))
-        late = slice(-4, None)
-        slope = float(np.polyfit(np.log(lengths[late]), np.log(rms[late]), 1)[0])
-        numbers[name] = {
-            "rms": rms,
-            "slope_of_last_four": slope,
-            "median": np.median(found, axis=0),
-        }
+        slope, slope_error = late_slope(lengths, found, np.random.default_rng(seed))
+        numbers[name] = {"rms": rms, "late_slope": slope, "late_slope_error": slope_error}
         axis.loglog(lengths, found.T, ".", ms=3, color=colour, alpha=0.25)
-        axis.loglog(lengths, rms, "o-", color=colour,
-                    label=f"cut at {place:.2f}: slope {slope:.2f} at the end")  # fmt: skip
+        label = f"cut at {place:.2f}: slope {slope:.2f} ± {slope_error:.2f} from T = {LATE:,} on"
+        axis.loglog(lengths, rms, "o-", color=colour, label=label)
         reference = rms[-1] * np.sqrt(lengths[-1] / np.array(lengths))
         axis.loglog(lengths, reference, color=GREY, lw=0.8, ls=":")
     axis.plot([], [], color=GREY, lw=0.8, ls=":", label="1 / √T")

@@ -1,0 +1,143 @@
+"""Landmarks, their affinity, and its spectrum (the paper's Algorithm 2, first half)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from scipy.linalg import eigh
+from scipy.spatial.distance import cdist
+from sklearn.cluster import KMeans
+
+from pymc_spectral.rules import Floats, Ints, NystromRule
+
+__all__ = [
+    "Affinity",
+    "Embedding",
+    "choose_landmarks",
+    "nystrom_rule",
+    "spectral_embedding",
+    "standardisation",
+]
+
+Affinity = Literal["self-tuning", "gaussian"]
+
+# Beyond this many local scales from every landmark, the nearest landmark decides.
+FAR = 3.0
+
+
+def standardisation(x: Floats) -> tuple[Floats, Floats]:
+    """Mean and scale of each coordinate; a constant coordinate keeps scale 1."""
+    shift = x.mean(axis=0)
+    scale = x.std(axis=0)
+    tiny = 1e-12 * np.abs(x).max(axis=0)
+    return shift, np.where(scale > tiny, scale, 1.0)
+
+
+def choose_landmarks(x: Floats, n_landmarks: int, rng: np.random.RandomState) -> Ints:
+    """Choose rows as landmarks, small groups of rows over-represented.
+
+    Rows are grouped by k-means and every group gives landmarks in proportion to the square root
+    of its size, so a mode with 2 % of the draws keeps several times 2 % of the landmarks. The
+    paper subsamples uniformly. Repeated rows (rejected proposals) count once.
+    """
+    rows = np.sort(np.unique(x, axis=0, return_index=True)[1])
+    if len(rows) <= n_landmarks:
+        return rows
+    shift, scale = standardisation(x)
+    n_groups = min(50, n_landmarks)
+    means = KMeans(n_groups, n_init=1, max_iter=20, random_state=rng)
+    groups = means.fit_predict((x[rows] - shift) / scale)
+    order = rng.permutation(len(rows))
+    rank = np.empty(len(rows))  # position of each row within its group, in random order
+    for g in range(n_groups):
+        members = order[groups[order] == g]
+        rank[members] = np.arange(len(members))
+    # Taking rows by rank / sqrt(size) fills every group in proportion to the root of its size.
+    priority = rank / np.sqrt(np.bincount(groups, minlength=n_groups))[groups]
+    return np.sort(rows[np.argsort(priority, kind="stable")[:n_landmarks]])
+
+
+@dataclass(frozen=True, eq=False)
+class Embedding:
+    """Affinity of the landmarks and its leading eigenpairs.
+
+    ``eigenvalues`` (k,) and ``eigenvectors`` (N, k) are those of ``D^-1/2 Q D^-1/2``, largest
+    first; the other fields say how affinities to new points are computed.
+    """
+
+    eigenvalues: Floats
+    eigenvectors: Floats
+    degree: Floats
+    shift: Floats
+    whiten: Floats
+    coordinates: Floats
+    local_scale: Floats
+    n_neighbours: int
+
+    def rows(self, n_vectors: int) -> Floats:
+        """Row-normalised leading eigenvectors: the points that k-means clusters."""
+        z = self.eigenvectors[:, :n_vectors]
+        return z / np.linalg.norm(z, axis=1, keepdims=True)
+
+
+def spectral_embedding(
+    x: Floats, *, affinity: Affinity, Q: Floats | None, n_neighbours: int, n_vectors: int
+) -> Embedding:
+    """Embed landmarks by the leading eigenvectors of their normalised affinity."""
+    n, d = x.shape
+    if affinity == "gaussian":
+        assert Q is not None
+        # The paper's Q is the proposal's density, exp(-|L^-1 (x - y)|^2 / 2) with L L' = Q.
+        shift, whiten = np.zeros(d), np.linalg.inv(np.linalg.cholesky(Q)).T
+    else:
+        shift, scale = standardisation(x)
+        whiten = np.diag(1 / scale)
+    y = (x - shift) @ whiten
+    squared = cdist(y, y, "sqeuclidean")
+    if affinity == "gaussian":
+        k, local = 0, np.full(n, np.sqrt(2.0))
+    else:
+        k = min(n_neighbours, n - 1)
+        local = np.sqrt(np.partition(squared, k, axis=1)[:, k])
+        # Floor of the bandwidth: a tight knot of draws must not become a cell of its own.
+        local = np.maximum(local, 0.05 * np.median(local))
+        local = np.where(local > 0, local, 1.0)
+    weights = np.exp(-squared / np.outer(local, local))
+    degree = weights.sum(axis=1)
+    normalised = weights / np.sqrt(np.outer(degree, degree))
+    k_pairs = min(n_vectors, n)
+    values, vectors = eigh(normalised, subset_by_index=[n - k_pairs, n - 1])
+    return Embedding(
+        eigenvalues=values[::-1],
+        eigenvectors=vectors[:, ::-1],
+        degree=degree,
+        shift=shift,
+        whiten=whiten,
+        coordinates=y,
+        local_scale=local,
+        n_neighbours=k,
+    )
+
+
+def nystrom_rule(embedding: Embedding, n_segments: int, rng: np.random.RandomState) -> NystromRule:
+    """Cluster the embedding by k-means into segments; every segment is its own cell for now."""
+    # Beyond the numerical rank, dividing by the eigenvalue would only amplify rounding.
+    n_vectors = max(1, min(n_segments, int(np.sum(embedding.eigenvalues > 1e-8))))
+    z = embedding.rows(n_vectors)
+    n_segments = min(n_segments, len(np.unique(z.round(9), axis=0)))
+    means = KMeans(n_segments, n_init=10, random_state=rng).fit(z)
+    return NystromRule(
+        shift=embedding.shift,
+        whiten=embedding.whiten,
+        landmarks=embedding.coordinates,
+        local_scale=embedding.local_scale,
+        n_neighbours=embedding.n_neighbours,
+        half_log_degree=0.5 * np.log(embedding.degree),
+        vectors=embedding.eigenvectors[:, :n_vectors] / embedding.eigenvalues[:n_vectors],
+        centres=means.cluster_centers_,
+        owner=np.arange(n_segments),
+        landmark_segment=means.labels_.astype(np.int64),
+        far=FAR,
+    )
