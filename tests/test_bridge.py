@@ -147,7 +147,30 @@ def test_a_perfect_proposal_gives_the_exact_mass():
     for kind in KINDS:
         e = bridge_estimate(normal_target(x), p.logpdf(x), normal_target(y), p.logpdf(y), kind=kind)
         assert e.log_c == pytest.approx(LOG_MASS, abs=1e-9)
-        assert e.mcse < 1e-9
+        # 100 points inside do not show that none can fall outside: half a point stays in doubt.
+        assert e.mcse == pytest.approx(np.sqrt(0.5) / 100, rel=1e-6)
+
+
+def test_the_error_knows_of_points_that_could_have_fallen_outside():
+    # A proposal equal to the target, but for a cell that ends where 1 point in 500 is beyond. One
+    # run in three sees no point outside, and all else is exact.
+    rng = np.random.default_rng(14)
+    n, edge = 500, stats.norm.isf(1 / 500)
+    p = Proposal("normal", np.zeros(1), np.eye(1))
+    found = []
+    for _ in range(400):
+        x = stats.norm.isf(rng.uniform(1 / 500, 1.0, size=(n, 1)))
+        y = p.sample(rng, n)
+        fresh = np.where(y[:, 0] < edge, normal_target(y), -np.inf)
+        e = bridge_estimate(normal_target(x), p.logpdf(x), fresh, p.logpdf(y))
+        found.append((e.log_c - LOG_MASS - np.log1p(-1 / 500), e.mcse))
+    error, mcse = np.array(found).T
+    realised = np.sqrt(np.mean(error**2))
+    assert 0.75 * realised < np.mean(mcse) < 1.3 * realised
+    assert np.abs(error / mcse).max() < 4.5
+    # Without the half point a third of the runs would claim to be exact.
+    unmended = mcse**2 - 0.5 / n**2
+    assert np.mean(unmended < (1e-3 * realised) ** 2) > 0.25
 
 
 def test_the_root_is_the_fixed_point_of_meng_and_wong():
