@@ -8,8 +8,8 @@ from sklearn.base import clone
 
 from pymc_spectral import KMeansPartition, SpectralPartition, testing
 from pymc_spectral.discriminant import mend_islands
-from pymc_spectral.spectrum import choose_landmarks, spectral_embedding
 from pymc_spectral.rules import DiscriminantRule, NystromRule
+from pymc_spectral.spectrum import choose_landmarks, spectral_embedding
 
 TARGETS = {
     "paper2d": testing.paper2d,
