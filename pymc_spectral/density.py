@@ -23,10 +23,13 @@ import pytensor.tensor as pt
 from pymc.logprob.utils import CheckParameterValue
 from pymc.pytensorf import rewrite_pregrad
 from pytensor.compile.builders import OpFromGraph
+from pytensor.compile.ops import FromFunctionOp
 from pytensor.graph.basic import Variable
 from pytensor.graph.fg import FunctionGraph
 from pytensor.graph.replace import graph_replace, vectorize_graph
 from pytensor.tensor.rewriting.ofg import inline_ofg_node
+
+from pymc_spectral.crew import Crew, available_cores
 
 __all__ = ["BatchedDensity", "batched_density"]
 
@@ -41,6 +44,7 @@ class _Graph:
     prior: Variable
     likelihood: Variable
     compile_kwargs: dict[str, Any]
+    cores: int
 
 
 @dataclass(frozen=True, eq=False)
@@ -233,6 +237,7 @@ def batched_density(
     *,
     gradient: bool = True,
     compile_kwargs: Mapping[str, Any] | None = None,
+    cores: int | None = None,
 ) -> BatchedDensity:
     """Compile a model's log density for many unconstrained points at once.
 
@@ -245,6 +250,9 @@ def batched_density(
     compile_kwargs : dict, optional
         Passed on to ``pytensor.function``. Without a ``mode``, Numba is used where it is installed:
         on batches it is several times faster than the C linker.
+    cores : int, optional
+        Processes that share the rows where the graph cannot be vectorised and a row takes longer
+        than a millisecond. Default: those there are, at most 4. No result depends on it.
 
     Returns
     -------
@@ -257,10 +265,12 @@ def batched_density(
     2. Checks of parameter values become ``-inf`` at that point. Left as they are, one bad row would
        raise for the whole batch.
     3. ``vectorize_graph`` makes the vector a matrix. Where an Op refuses, rows are evaluated one
-       after another, and a log line says so.
+       by one, on several cores where that pays, and a log line says so.
     """
     model = pm.modelcontext(model)
-    graph, names, shapes, initial = _scalar_graph(model, dict(compile_kwargs or {}))
+    graph, names, shapes, initial = _scalar_graph(
+        model, dict(compile_kwargs or {}), available_cores() if cores is None else cores
+    )
     has_gradient = gradient
     weight = pt.scalar("likelihood_weight", dtype="float64")
     outputs = [graph.prior, graph.likelihood]
@@ -274,12 +284,14 @@ def batched_density(
             has_gradient = False
     vectorised = True
     try:
+        _refuse_black_boxes(outputs)
         _vectorise(graph, outputs, [weight] if has_gradient else [])
     except Exception as error:
         _log.warning(
-            "The model's graph cannot be vectorised (%s): points are evaluated one after another, "
-            "which is slower.",
+            "The model's graph cannot be vectorised (%s): points are evaluated one by one, on up "
+            "to %d cores where that pays, which is slower.",
             _first(error),
+            graph.cores,
         )
         vectorised = False
     return BatchedDensity(
@@ -293,7 +305,7 @@ def batched_density(
 
 
 def _scalar_graph(
-    model: pm.Model, compile_kwargs: dict[str, Any]
+    model: pm.Model, compile_kwargs: dict[str, Any], cores: int
 ) -> tuple[_Graph, tuple[str, ...], tuple[tuple[int, ...], ...], np.ndarray]:
     """Express the model's log prior and log likelihood on one vector."""
     if not model.value_vars:
@@ -321,7 +333,9 @@ def _scalar_graph(
     # As PyMC does before it differentiates: log-sum-exp, for one, gets a gradient that is right in
     # the far tails.
     prior, likelihood = rewrite_pregrad(_checks_to_neg_inf([prior, likelihood]))
-    graph = _Graph(vector, prior.astype("float64"), likelihood.astype("float64"), compile_kwargs)
+    graph = _Graph(
+        vector, prior.astype("float64"), likelihood.astype("float64"), compile_kwargs, cores
+    )
     return graph, names, shapes, initial
 
 
@@ -361,6 +375,18 @@ def _vectorise(
     return [matrix, *batched], results
 
 
+def _refuse_black_boxes(outputs: Sequence[Variable]) -> None:
+    """Raise if a user's own Op is in the graph: vectorised, it would be called row by row anyway.
+
+    So it is better called on several cores, each with its share of the rows.
+    """
+    for node in FunctionGraph(outputs=list(outputs), clone=True, copy_inputs=False).toposort():
+        kind = type(node.op)
+        own = not kind.__module__.startswith(("pytensor.", "pymc."))
+        if own or isinstance(node.op, FromFunctionOp):
+            raise NotImplementedError(f"{node.op} is a black box")
+
+
 def _inline(outputs: list[Variable]) -> list[Variable]:
     """Open Ops that are graphs themselves: as a whole they would be called row by row."""
     graph = FunctionGraph(outputs=outputs, clone=True, copy_inputs=False)
@@ -380,13 +406,7 @@ def _compile_rows(
         inputs, results = _vectorise(graph, outputs, per_row)
         return _compile(inputs, results, kwargs, np.zeros((2, graph.vector.type.shape[0])))
     one = _compile([graph.vector, *per_row], list(outputs), kwargs, None)
-
-    def loop(x: np.ndarray, *numbers: np.ndarray) -> list[np.ndarray]:
-        """Call the scalar function row by row."""
-        rows = [one(x[i], *(np.array(column[i]) for column in numbers)) for i in range(len(x))]
-        return [np.array(column, dtype=float) for column in zip(*rows, strict=True)]
-
-    return loop
+    return Crew(one, graph.cores)
 
 
 def _compile(

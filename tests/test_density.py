@@ -1,15 +1,21 @@
 """The batched density equals PyMC's own, point by point, for every kind of variable."""
 
 import logging
+import multiprocessing
+import os
+import sys
+import time
 
 import numpy as np
 import pymc as pm
+import pytensor
 import pytensor.tensor as pt
 import pytest
 from pymc.blocking import DictToArrayBijection, RaveledVars
 from pytensor.compile.mode import Mode
 from pytensor.graph.basic import Apply
 from pytensor.graph.op import Op
+from scipy import stats
 
 from pymc_spectral import testing
 from pymc_spectral.density import batched_density
@@ -190,11 +196,84 @@ def test_falls_back_to_a_loop_when_the_graph_refuses(monkeypatch, caplog):
     with caplog.at_level(logging.WARNING, logger="pymc_spectral"):
         density = batched_density(target.build(), compile_kwargs={"mode": PYTHON})
     assert not density.vectorised
-    assert caplog.text.count("one after another") == 1
+    assert caplog.text.count("one by one") == 1
     x = np.random.default_rng(0).normal(size=(5, 2))
     value, gradient = density.logp_and_grad(x)
     np.testing.assert_allclose(value, target.logp(x))
     assert gradient.shape == (5, 2)
+
+
+class SlowSquare(Square):
+    """The same, taking its time as a solver would, and saying which process it ran in."""
+
+    def perform(self, node, inputs, outputs):
+        time.sleep(0.003)
+        super().perform(node, inputs, outputs)
+        outputs[0][0] = outputs[0][0] + np.float64(os.getpid() == PARENT)
+
+
+PARENT = os.getpid()
+
+
+def slow_black_box(cores):
+    with pm.Model() as model:
+        x = pm.Flat("x")
+        pm.Potential("p", SlowSquare()(x))
+    return batched_density(model, compile_kwargs={"mode": PYTHON}, cores=cores)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="processes are forked on Linux only")
+def test_slow_black_boxes_are_shared_between_processes():
+    x = np.linspace(-2, 2, 9)[:, None]
+    truth = -0.5 * x[:, 0] ** 2
+    one, two = slow_black_box(1), slow_black_box(2)
+    for density in (one, two):
+        np.testing.assert_array_equal(density.logp(x), truth + 1)  # times itself, in this process
+    np.testing.assert_array_equal(one.logp(x), truth + 1)
+    np.testing.assert_array_equal(two.logp(x), truth)  # elsewhere, and in order
+    np.testing.assert_array_equal(two.logp(x[:1]), truth[:1] + 1)  # one row is not worth it
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="processes are forked on Linux only")
+def test_a_killed_process_is_replaced_by_this_one(caplog):
+    density = slow_black_box(2)
+    x = np.linspace(-2, 2, 9)[:, None]
+    before = {child.pid for child in multiprocessing.active_children()}
+    density.logp(x)
+    density.logp(x)
+    mine = [c for c in multiprocessing.active_children() if c.pid not in before]
+    assert len(mine) == 2
+    mine[0].kill()
+    mine[0].join()
+    with caplog.at_level(logging.WARNING, logger="pymc_spectral"):
+        np.testing.assert_array_equal(density.logp(x), -0.5 * x[:, 0] ** 2 + 1)
+    assert "died" in caplog.text
+
+
+def test_a_scan_is_evaluated_row_by_row_or_at_once_but_rightly():
+    # An AR(1) likelihood written as a loop, against the same written out.
+    y = np.random.default_rng(1).normal(size=8)
+
+    def log_density(previous, now, rho):
+        return pm.logp(pm.Normal.dist(rho * previous, 1.0), now)
+
+    with pm.Model() as model:
+        rho = pm.Normal("rho")
+        terms = pytensor.scan(
+            log_density,
+            sequences=[{"input": pt.as_tensor(y), "taps": [-1, 0]}],
+            non_sequences=[rho],
+            return_updates=False,
+        )
+        pm.Potential("series", terms.sum())
+    density = batched_density(model)
+    x = np.linspace(-1.5, 1.5, 7)[:, None]
+    mean = x * y[:-1]
+    expected = stats.norm.logpdf(x[:, 0]) + stats.norm.logpdf(y[1:], mean).sum(axis=1)
+    value, gradient = density.logp_and_grad(x)
+    np.testing.assert_allclose(value, expected)
+    slope = -x[:, 0] + ((y[1:] - mean) * y[:-1]).sum(axis=1)
+    np.testing.assert_allclose(gradient[:, 0], slope)
 
 
 def test_ravel_and_unravel_are_inverse():
