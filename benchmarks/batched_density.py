@@ -1,6 +1,6 @@
 """Evaluations per second: one batched call against a Python loop over PyMC's scalar logp.
 
-    python benchmarks/batched_density.py [--points 64] [--out results.json]
+    python benchmarks/batched_density.py [--points 64] [--out benchmarks/results]
 
 Both start from the same (points, d) array, in the same process, in turn, and the median of several
 repeats is taken; only the ratio means anything on another machine. ``loop`` turns every row into a
@@ -16,6 +16,7 @@ from pathlib import Path
 
 import numpy as np
 import pymc as pm
+from provenance import provenance
 from pymc.blocking import DictToArrayBijection, RaveledVars
 
 from pymc_spectral import testing
@@ -93,7 +94,7 @@ def measure(name: str, model: pm.Model, n_points: int) -> dict:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--points", type=int, default=64)
-    parser.add_argument("--out", type=Path)
+    parser.add_argument("--out", type=Path, help="folder for the JSON")
     arguments = parser.parse_args()
     models = {
         "paper2d": testing.paper2d().build(),
@@ -109,8 +110,10 @@ def main() -> None:
             f"{row['batch_per_second']:>12.0f}{row['ratio']:>8.0f}{row['ratio_points_ready']:>14.0f}"
         )
     if arguments.out:
-        record = {"pymc": pm.__version__, "python": platform.python_version(), "results": rows}
-        arguments.out.write_text(json.dumps(record, indent=2) + "\n")
+        arguments.out.mkdir(parents=True, exist_ok=True)
+        path = arguments.out / f"batched_density_pymc{pm.__version__.split('.')[0]}.json"
+        path.write_text(json.dumps({**provenance(), "rows": rows}, indent=1) + "\n")
+        print(path)
 
 
 if __name__ == "__main__":

@@ -72,8 +72,7 @@ class Crew:
         pool = self._start()
         edges = np.linspace(0, n, min(self._cores, n) + 1).astype(int)
         pieces = [
-            pool.submit(_work, *(column[a:b] for column in columns))
-            for a, b in pairwise(edges)
+            pool.submit(_work, *(column[a:b] for column in columns)) for a, b in pairwise(edges)
         ]
         return [np.concatenate(parts) for parts in zip(*(p.result() for p in pieces), strict=True)]
 

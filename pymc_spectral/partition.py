@@ -147,8 +147,8 @@ class SpectralPartition(_Partition):
         Leading eigenvalues of the normalised affinity, largest first.
     n_segments_ : int
         Number of segments that were cut before joining.
-    prominences_ : array (n_segments_ - 1,)
-        Depth of the valley that sets each further mode apart, deepest first, in log density.
+    prominences_ : array
+        Depth of the valley that sets each further segment apart, deepest first, in log density.
     rule_ : Rule
         The frozen function from points to cells.
 
@@ -260,14 +260,16 @@ class SpectralPartition(_Partition):
         changed = int(labels.max()) + 1 > n_found
         if changed and logp is not None:
             # A cut that the spectrum made across both modes falls away once they are apart.
-            labels = join_segments(
+            joined = join_segments(
                 landmarks,
                 labels,
                 logp,
                 n_cells=None if self.n_cells == "auto" else wanted,
                 valley=self.valley,
                 min_size=self.min_landmarks,
-            ).owner[labels]
+            )
+            self.prominences_ = joined.prominences
+            labels = joined.owner[labels]
         n_split = int(labels.max()) + 1
         if n_split < wanted:
             # More cells than modes (or than distinct rows of the embedding): cut the largest.

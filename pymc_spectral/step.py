@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import logging
 from collections.abc import Sequence
 from typing import Any, Literal, Self, get_args
@@ -493,6 +494,13 @@ class SpectralPartitionStep(BlockedStep):
 
 
 # ---------------------------------------------------------------- checks before work starts
+
+
+# PyMC's `__new__` takes anything; without this, help() and editors would show just that.
+_own = inspect.signature(SpectralPartitionStep.__init__)
+SpectralPartitionStep.__signature__ = _own.replace(  # type: ignore[attr-defined]
+    parameters=list(_own.parameters.values())[1:]
+)
 
 
 def _one_of(name: str, value: Any, options: Sequence[str]) -> Any:

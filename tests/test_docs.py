@@ -100,6 +100,15 @@ def test_every_page_is_reachable_from_the_index():
     assert not missing
 
 
+def test_accuracy_page_shows_the_committed_results():
+    script = ROOT / "benchmarks" / "accuracy_page.py"
+    done = subprocess.run(
+        [sys.executable, str(script), "--check"], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert "<!-- honest_errors -->\n| target" in (ROOT / "docs" / "accuracy.md").read_text()
+
+
 def test_dev_knows_the_commands_that_pages_mention():
     mentioned = {
         command

@@ -33,11 +33,8 @@ PUBLIC_NAMES = [
 
 
 def parameters_of(thing) -> dict[str, inspect.Parameter]:
-    """Parameters that a user may pass; a class is asked for its ``__init__``."""
-    function = thing.__init__ if inspect.isclass(thing) else thing
-    parameters = dict(inspect.signature(function).parameters)
-    parameters.pop("self", None)
-    return parameters
+    """Parameters that a user may pass, as help() and editors show them."""
+    return dict(inspect.signature(thing).parameters)
 
 
 def test_all_is_frozen():

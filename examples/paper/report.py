@@ -267,8 +267,13 @@ def blocks(results: dict[str, dict]) -> dict[str, str]:
 
 
 def render(page: str, results: dict[str, dict]) -> str:
-    """Replace every block of the page."""
-    for name, text in blocks(results).items():
+    """Replace every block of the page by what the results say."""
+    return fill(page, blocks(results))
+
+
+def fill(page: str, texts: dict[str, str]) -> str:
+    """Replace the blocks of a page by these texts."""
+    for name, text in texts.items():
         pattern = rf"(<!-- {name} -->\n).*?(<!-- end -->)"
         page, count = re.subn(pattern, lambda m, t=text: f"{m[1]}{t}\n{m[2]}", page, flags=re.S)
         if count != 1:

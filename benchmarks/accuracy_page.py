@@ -1,0 +1,142 @@
+"""Write the tables of ``docs/accuracy.md`` from the committed results.
+
+    python benchmarks/accuracy_page.py [--check]
+
+No number on that page is typed; ``--check`` changes nothing and fails if the page has drifted.
+"""
+
+import argparse
+import importlib.util
+import json
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+RESULTS = ROOT / "benchmarks" / "results"
+PAGE = ROOT / "docs" / "accuracy.md"
+END_TO_END = ("paper2d", "twenty", "ten_d", "labels", "docs_pair4", "docs_pair80")
+
+
+def _paper_report():
+    """The page of the paper is written in the same way."""
+    path = ROOT / "examples" / "paper" / "report.py"
+    spec = importlib.util.spec_from_file_location("paper_report", path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+paper = _paper_report()
+number, table = paper.number, paper.table
+
+
+def results(prefix: str) -> list[tuple[str, dict]]:
+    """Committed results whose name starts so: what follows in the name, and the content."""
+    files = sorted(RESULTS.glob(f"{prefix}*.json"))
+    return [(f.stem.removeprefix(prefix), json.loads(f.read_text())) for f in files]
+
+
+def source(found: list[tuple[str, dict]]) -> str:
+    """Versions and commits that stand behind a table."""
+    lines = {
+        f"PyMC {r['versions']['pymc']}, ArviZ {r['versions']['arviz']}, Python {r['python']}, "
+        f"commit {r['commit'][:7]}{' with changes' if r['changed_files'] else ''}"
+        for _, r in found
+    }
+    return "; ".join(sorted(lines)) + "."
+
+
+def honest_errors() -> str:
+    found = results("honest_errors_")
+    rows = []
+    for name, record in found:
+        target, series = name.rsplit("_pymc", 1)
+        r = record["report"]
+
+        def ratios(key, r=r):
+            return ", ".join(f"{value:.2f}" for value in r[key])
+
+        log_z = r["log_z"]
+        rows.append([
+            f"`{target}`, PyMC {series}", str(r["seeds"]), ratios("means"), ratios("weights"),
+            f"{log_z:.2f}", ratios("arviz_means"), f"{r['arviz_r_hat_max']:.3f}",
+        ])  # fmt: skip
+    header = ["target", "seeds", "means", "weights", "log Z", "means by `az.mcse`", "largest r_hat"]
+    return f"{table(header, rows)}\n\n{source(found)}"
+
+
+def end_to_end() -> str:
+    found = [
+        (name, record)
+        for wanted in END_TO_END
+        for name, record in results("end_to_end_")
+        if name.rsplit("_pymc", 1)[0] == wanted
+    ]
+    rows = []
+    for name, record in found:
+        target, series = name.rsplit("_pymc", 1)
+        r = record["report"]
+        rows.append([
+            f"`{target}`, PyMC {series}", f"{r['all_modes_found']} of {r['seeds']}",
+            " to ".join(str(k) for k in sorted({r["n_cells"][0], r["n_cells"][-1]})),
+            f"{r['weight_max_z']:.1f} ({r['weight_rms_z']:.2f})",
+            f"{r['log_z_max_z']:.1f} ({r['log_z_rms_z']:.2f})",
+            f"{r['stepping_stone_max_z']:.1f} ({r['stepping_stone_rms_z']:.2f})",
+        ])  # fmt: skip
+    header = ["target", "all modes found", "cells", "weights", "log Z", "log Z by tempering"]
+    return f"{table(header, rows)}\n\n{source(found)}"
+
+
+def smc() -> str:
+    found = results("smc_docs_pair80_")
+    ours = [r for name, r in results("end_to_end_docs_pair80_")]
+    light = [w for r in ours for w in r["report"]["weight_first_mode"]]
+    rows = [["true", "", "0.900", ""]]
+    if light:
+        heavy = [1 - w for w in light]
+        spread = f"{min(heavy):.3f} to {max(heavy):.3f}"
+        mcse = [run["weight_mcse"][0] for r in ours for run in r["runs"]]
+        rows.append(["this package, defaults", str(len(heavy)), spread,
+                     f"{sum(mcse) / len(mcse):.3f}"])  # fmt: skip
+    for _, record in found:
+        heavy = [1 - run["weight"][0] for run in record["runs"]]
+        spread = f"{min(heavy):.3f} to {max(heavy):.3f}"
+        rows.append(["`pm.sample_smc`, 2000 draws", str(len(heavy)), spread, "none"])
+    return table(["", "seeds", "weight of the heavy mode", "error reported (mean)"], rows)
+
+
+def speed() -> str:
+    rows = []
+    found = results("nuts_overhead_") + results("batched_density_")
+    for name, record in results("nuts_overhead_"):
+        for r in record["rows"]:
+            rows.append([f"NUTS in a cell against `pm.NUTS`, d = {r['d']}, PyMC {name[-1]}",
+                         f"{r['ratio']:.2f} times the seconds per draw"])  # fmt: skip
+    for name, record in results("batched_density_"):
+        for r in record["rows"]:
+            rows.append([f"log density of 64 points at once, {r['model']}, PyMC {name[-1]}",
+                         f"{r['ratio']:.0f} times as many a second as a loop over rows; "
+                         f"{r['ratio_points_ready']:.0f} if the loop is handed "
+                         "ready-made points"])  # fmt: skip
+    return f"{table(['what', 'ratio'], rows)}\n\n{source(found)}"
+
+
+BLOCKS = {"honest_errors": honest_errors, "end_to_end": end_to_end, "smc": smc, "speed": speed}
+
+
+def main() -> None:
+    """Write the page, or check it."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--check", action="store_true", help="only say whether the page is right")
+    arguments = parser.parse_args()
+    old = PAGE.read_text()
+    new = paper.fill(old, {name: block() for name, block in BLOCKS.items()})
+    if not arguments.check:
+        PAGE.write_text(new)
+        print(f"{PAGE} written")
+    elif old != new:
+        sys.exit("docs/accuracy.md differs from the results: run benchmarks/accuracy_page.py")
+
+
+if __name__ == "__main__":
+    main()
