@@ -144,6 +144,18 @@ def _quiet_run(job: tuple[str, int]) -> dict:
     return run_seed(*job)
 
 
+def collect(name: str, seeds: range, n_jobs: int, every: int = 10) -> list[dict]:
+    """Run many seeds in several processes, printing the ratios now and then."""
+    runs: list[dict] = []
+    with multiprocessing.get_context("spawn").Pool(n_jobs, maxtasksperchild=50) as pool:
+        jobs = [(name, seed) for seed in seeds]
+        for done, run in enumerate(pool.imap_unordered(_quiet_run, jobs), 1):
+            runs.append(run)
+            if done % every == 0 or done == len(jobs):
+                print(done, json.dumps(report(runs)), flush=True)
+    return sorted(runs, key=lambda r: r["seed"])
+
+
 def main() -> None:
     """Run the seeds and print, and with --out save, the ratios."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
@@ -153,14 +165,8 @@ def main() -> None:
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--out", type=Path, help="folder for the JSON")
     args = parser.parse_args()
-    jobs = [(args.target, args.first_seed + i) for i in range(args.seeds)]
-    runs = []
-    with multiprocessing.get_context("spawn").Pool(args.jobs, maxtasksperchild=50) as pool:
-        for done, run in enumerate(pool.imap_unordered(_quiet_run, jobs), 1):
-            runs.append(run)
-            if done % 10 == 0 or done == len(jobs):
-                print(done, json.dumps(report(runs)), flush=True)
-    runs.sort(key=lambda r: r["seed"])
+    seeds = range(args.first_seed, args.first_seed + args.seeds)
+    runs = collect(args.target, seeds, args.jobs)
     if args.out:
         args.out.mkdir(parents=True, exist_ok=True)
         path = args.out / f"honest_errors_{args.target}_pymc{pm.__version__.split('.')[0]}.json"

@@ -1,5 +1,11 @@
 """End to end against closed forms: weights, evidence and means, within their own errors."""
 
+import importlib
+import json
+import os
+import sys
+from pathlib import Path
+
 import numpy as np
 import pymc as pm
 import pytest
@@ -162,3 +168,36 @@ def test_defaults_find_the_modes_by_themselves(name):
     assert step.n_cells == target.n_modes
     assert step.exploration.source == "tempering"
     check(target, step, idata)
+
+
+# ---------------------------------------------------------------- honest errors
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["paper2d", "crossing"])
+def test_errors_are_honest_over_two_hundred_seeds(name, monkeypatch):
+    """Realised errors within 20 % of those reported, the figures of ``docs/accuracy.md``."""
+    monkeypatch.syspath_prepend(str(Path(__file__).resolve().parent.parent / "benchmarks"))
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(sys.path))  # for the processes it spawns
+    honest_errors = importlib.import_module("honest_errors")
+    found = honest_errors.report(honest_errors.collect(name, range(20_000, 20_200), 2))
+    check_honest(found)
+
+
+@pytest.mark.parametrize("name", ["paper2d", "crossing"])
+def test_committed_errors_are_honest(name):
+    """The same of the results that the docs show."""
+    results = Path(__file__).resolve().parent.parent / "benchmarks" / "results"
+    files = sorted(results.glob(f"honest_errors_{name}_pymc*.json"))
+    assert files
+    reports = [json.loads(file.read_text())["report"] for file in files]
+    assert max(r["seeds"] for r in reports) >= 200
+    for found in reports:
+        check_honest(found)
+
+
+def check_honest(found):
+    for ratio in (*found["means"], *found["weights"], found["log_z"]):
+        assert 0.8 < ratio < 1.2
+    assert max(found["arviz_means"]) < 1 / 0.9
+    assert found["arviz_r_hat_max"] < 1.01

@@ -1,6 +1,7 @@
 """Tempering leaves its target unchanged, finds every mode, and knows its own errors."""
 
 import logging
+import tracemalloc
 from itertools import pairwise
 
 import numpy as np
@@ -12,11 +13,12 @@ from scipy.integrate import cumulative_trapezoid
 from scipy.special import logsumexp
 from scipy.stats import kstest
 
-from pymc_spectral import testing
+from pymc_spectral import tempering, testing
 from pymc_spectral.density import batched_density
 from pymc_spectral.moves import Hamiltonian, RandomWalk, Replicas
+from pymc_spectral.progress import ScanProgress
 from pymc_spectral.schedule import next_betas, stepping_stone, swap_probability
-from pymc_spectral.tempering import scan, temper
+from pymc_spectral.tempering import _run_round, scan, temper
 
 # Python's linker spares minutes of compilation, and these targets are small.
 PYTHON = {"mode": Mode(linker="py", optimizer="fast_compile")}
@@ -155,6 +157,22 @@ def test_error_of_the_evidence_sees_autocorrelation():
     once = stepping_stone(values, BETAS).error
     repeated = stepping_stone(np.repeat(values, 20, axis=0), BETAS).error
     assert 0.8 < repeated / once < 1.6
+
+
+def test_memory_does_not_grow_with_the_length_of_a_round(monkeypatch):
+    monkeypatch.setattr(tempering, "MAX_KEPT_SCANS", 64)
+    path, peaks = ToyPath(), []
+    for scans in (100, 100, 1000):  # the first one only warms up
+        rng = np.random.default_rng(0)
+        state = path.exact(rng, BETAS, 200)
+        moves = RandomWalk(len(BETAS) - 1, 1, path.scale)
+        tracemalloc.start()
+        with ScanProgress(False) as progress:
+            result = _run_round(path, moves, state, BETAS, scans, rng, True, 20, progress)
+        peaks.append(tracemalloc.get_traced_memory()[1])
+        tracemalloc.stop()
+        assert 20 * 200 <= len(result.points) <= 40 * 200
+    assert peaks[2] < 1.3 * peaks[1]
 
 
 @pytest.fixture(scope="module")
