@@ -26,6 +26,7 @@ from pymc_spectral.diagnostics import report
 from pymc_spectral.explore import Exploration, explore
 from pymc_spectral.kernels import Kernel, KernelName, make_kernel, resolve_kernel
 from pymc_spectral.partition import KMeansPartition, SpectralPartition
+from pymc_spectral.progress import ScanProgress
 from pymc_spectral.proposal import ProposalKind, StreamingProposal
 from pymc_spectral.record import record
 from pymc_spectral.restrict import CODES_BELOW, RestrictedTarget
@@ -288,17 +289,18 @@ class SpectralPartitionStep(BlockedStep):
 
     def _round(self, draws: int, rng: np.random.Generator, progressbar: bool) -> np.ndarray:
         """Run a short chain in every cell; return its later three quarters, all cells together."""
-        from rich.progress import track
-
         found = []
-        for cell in track(range(self.n_cells), "Round", disable=not progressbar, transient=True):
-            self._begin(cell, cell, rng.spawn(1)[0], draws, 0)
-            self.tune = True
-            point: PointType = self._value_point()
-            for i in range(draws):
-                point, _ = self.step(point)
-                if i >= draws // 4:
-                    found.append(self._ravel(point))
+        with ScanProgress(progressbar) as progress:
+            for cell in range(self.n_cells):
+                progress.start_round(f"Chain in cell {cell} of {self.n_cells}", draws)
+                self._begin(cell, cell, rng.spawn(1)[0], draws, 0)
+                self.tune = True
+                point: PointType = self._value_point()
+                for i in range(draws):
+                    point, _ = self.step(point)
+                    if i >= draws // 4:
+                        found.append(self._ravel(point))
+                    progress.advance()
         return np.array(found)
 
     # ------------------------------------------------------------ a chain
