@@ -71,6 +71,7 @@ CODES: dict[str, str] = {
     "round_trips": "tempering hardly renewed its coldest replicas",
     "not_settled": "tempering was still changing when it stopped",
     "local_moves": "tempering hardly moved at some temperature",
+    "one_temperature": "no replica of tempering but cold ones was ever in a cell",
     "rarely_seen": "tempering met a mode in few stretches of its run",
     "wandering": "chains went where exploration had no points",
     "few_landmarks": "a cell was learned from very few landmarks",
@@ -541,6 +542,20 @@ def check_tempering(groups: Groups) -> list[Finding]:
                 f"Tempering's local moves were accepted in {acceptance:.1%} at inverse "
                 f"temperature {beta:.2g}.",
                 'Pass explore_kwargs={"gradient": False}, or reparameterize the model.',
+            )
+        )
+    shares = exploration.get("temperature_occupancy", xr.DataArray(np.ones((1, 0)))).values
+    for cell in np.flatnonzero((shares[:-1] == 0).all(axis=0) & (len(shares) > 1)):
+        weight = _value(groups["cells"], "weight", cell)
+        found.append(
+            Finding(
+                "one_temperature",
+                "warning" if weight > 0.05 else "info",
+                int(cell),
+                float(shares[-1, cell]),
+                f"Cell {cell}, of weight {weight:.2g}, was met by cold replicas only: nothing "
+                "shows that they came down the ladder.",
+                "Modes like it may have been missed. " + longer,
             )
         )
     for cell in _cells(groups["cells"]):

@@ -333,6 +333,10 @@ def _exploration(exploration: Exploration, partition: Any, names: list[str]) -> 
         data["betas"] = ("temperature", report.betas)
         data["rejection"] = ("pair", report.rejection)
         data["acceptance"] = ("temperature", report.acceptance)
+        data["temperature_occupancy"] = (
+            ("temperature", "cell"),
+            temperature_occupancy(report.replicas, partition),
+        )
         for name in (
             "barrier",
             "round_trips",
@@ -350,6 +354,17 @@ def _exploration(exploration: Exploration, partition: Any, names: list[str]) -> 
         attrs["n_copies"] = int(report.n_copies)
         attrs["settled"] = int(report.settled)
     return xr.Dataset(data, coords={"dim": names, "cell": np.arange(n_cells)}, attrs=attrs)
+
+
+def temperature_occupancy(replicas: np.ndarray, partition: Any) -> np.ndarray:
+    """Share of the replicas of each temperature in each cell, (temperatures, cells)."""
+    shares = np.zeros((len(replicas), int(partition.n_cells_)))
+    for k, points in enumerate(replicas):
+        inside = points[np.isfinite(points).all(axis=1)]
+        if len(inside):
+            cell = np.asarray(partition.predict(inside), dtype=np.int64)
+            shares[k] = np.bincount(cell, minlength=shares.shape[1]) / len(inside)
+    return shares
 
 
 def occupancies(

@@ -41,6 +41,9 @@ __all__ = ["TemperingReport", "scan", "temper"]
 _log = logging.getLogger(__name__)
 
 MAX_KEPT_SCANS = 4096
+# Scans of which the replicas at all temperatures are kept, and numbers that they may take up.
+SNAPSHOTS = 64
+MAX_SNAPSHOT_SIZE = 4_000_000
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,6 +83,8 @@ class TemperingReport:
     rounds : tuple of dict
         One per round: scans, temperatures, barrier, log_evidence, log_evidence_error, round_trips,
         acceptance (lowest), swap (lowest acceptance of a pair), seconds.
+    replicas : array of shape (k, m, d)
+        Where replicas were at each temperature, at some moments of the last round.
     """
 
     betas: np.ndarray
@@ -97,6 +102,7 @@ class TemperingReport:
     n_copies: int
     settled: bool
     rounds: tuple[dict[str, Any], ...] = field(repr=False)
+    replicas: np.ndarray = field(repr=False)
 
     def short(self) -> str:
         """Say the main figures in a few words."""
@@ -117,6 +123,7 @@ class _Round:
     round_trips: int
     evidence: Evidence
     seconds: float
+    replicas: np.ndarray
 
     @property
     def barrier(self) -> float:
@@ -247,6 +254,7 @@ def temper(
         n_copies=n_copies,
         settled=settled,
         rounds=tuple(table),
+        replicas=result.replicas,
     )
     keep = np.linspace(0, len(result.points) - 1, min(n_points, len(result.points)))
     keep = keep.round().astype(int)
@@ -344,7 +352,9 @@ def _run_round(
     # However long the round, no more than this many scans are kept: memory stays flat.
     stride = -(-scans // MAX_KEPT_SCANS)
     values = np.empty((-(-scans // stride), n, copies))
-    points, logps = [], []
+    n_snapshots = int(np.clip(MAX_SNAPSHOT_SIZE // state.x.size, 1, SNAPSHOTS))
+    look = max(1, scans // n_snapshots)
+    points, logps, snapshots = [], [], []
     rejection, acceptance = np.zeros(n - 1), np.zeros(n)
     fresh = np.zeros((n, copies), dtype=bool)
     trips = 0
@@ -357,6 +367,8 @@ def _run_round(
         if t % every == 0:
             points.append(state.x[-1].copy())
             logps.append(state.reference[-1] + state.value[-1])
+        if t % look == 0 and len(snapshots) < n_snapshots:
+            snapshots.append(state.x.copy())
         fresh[0] = True
         fresh = fresh[index, np.arange(copies)]
         state.take(index)
@@ -372,6 +384,7 @@ def _run_round(
         round_trips=trips,
         evidence=stepping_stone(values, betas),
         seconds=time.perf_counter() - began,
+        replicas=np.concatenate(snapshots, axis=1),
     )
 
 

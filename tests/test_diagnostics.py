@@ -96,6 +96,11 @@ RIGGED = {
     "round_trips": ("warning", None, [("exploration", "round_trips", always(0))]),
     "not_settled": ("info", None, [("exploration", "@settled", 0)]),
     "local_moves": ("warning", None, [("exploration", "acceptance", at(2, 0.02))]),
+    "one_temperature": (
+        "warning",
+        1,
+        [("exploration", "temperature_occupancy", at((slice(0, -1), 1), 0.0))],
+    ),
     "rarely_seen": ("warning", 0, [("exploration", "stretches_seen", at(0, 1))]),
     "wandering": ("warning", 2, [("partition", "wandering", at(2, 0.4))]),
     "few_landmarks": ("warning", 3, [("partition", "n_landmarks", at(3, 3))]),
