@@ -168,9 +168,9 @@ def discriminant_rule(
     current = mend_islands(labels, graph)[0]
     sample = x[rng.choice(len(x), min(len(x), 2000), replace=False)]
 
-    def keeps(found: Ints) -> bool:
+    def keeps(found: Ints, wanted: Ints) -> bool:
         """Tell whether a labelling holds most of every cell."""
-        kept = [np.mean(found[labels == cell] == cell) for cell in range(n_cells)]
+        kept = [np.mean(found[wanted == cell] == cell) for cell in range(n_cells)]
         return min(kept) >= DISCRIMINANT_AGREEMENT
 
     def fit(current: Ints) -> tuple[DiscriminantRule, Ints] | None:
@@ -182,7 +182,7 @@ def discriminant_rule(
         ]
         rule = most_likely_rule(components, sample)
         found = rule.predict(x)
-        return (rule, found) if keeps(found) else None
+        return (rule, found) if keeps(found, labels) else None
 
     best: tuple[DiscriminantRule, Ints] | None = None
     least = np.inf
@@ -207,8 +207,9 @@ def discriminant_rule(
             return cheap
     described = follow_shapes(x, best[0], n_cells, rng)
     if described is not None:
-        rule = most_likely_rule(described, sample)
-        if keeps(rule.predict(x)):
+        components, wanted = described
+        rule = most_likely_rule(components, sample)
+        if keeps(rule.predict(x), wanted):
             return rule
     return best[0]
 
@@ -277,7 +278,7 @@ def merged_shapes(rows: Floats, piece: Ints) -> list[Shape]:
 
 def follow_shapes(
     x: Floats, rule: DiscriminantRule, n_cells: int, rng: np.random.RandomState
-) -> list[list[Component]] | None:
+) -> tuple[list[list[Component]], Ints] | None:
     """Describe all cells by one mixture, in which each shape belongs to one cell.
 
     Where two long modes cross, a cut at the crossing leaves the far end of one with the other, and
@@ -287,9 +288,12 @@ def follow_shapes(
 
     Returns
     -------
-    list of list of Component, or None
-        The components of each cell; ``None`` where every cell is a single piece anyway, or one
-        would be left without a shape.
+    components : list of list of Component
+        Those of each cell.
+    labels : array (n,)
+        Cell of each row once the shapes are whole.
+
+    ``None`` where every cell is a single piece anyway, or one would lose more than half of itself.
     """
     n, d = x.shape
     if n_cells == 1 or d > MIXTURE_MAX_DIM or np.all(np.bincount(rule.owner) == 1):
@@ -298,9 +302,14 @@ def follow_shapes(
     shift, scale = standardisation(x)
     y = (x - shift) / scale
     shapes = merged_shapes(y, piece)
-    cells = [rule.owner[piece[np.isin(piece, s.pieces)]] for s in shapes]
-    owner = [int(np.bincount(cell).argmax()) for cell in cells]
-    if len(set(owner)) < n_cells:
+    before = rule.owner[piece]
+    after = before.copy()
+    owner = []
+    for shape in shapes:
+        own = np.isin(piece, shape.pieces)
+        owner.append(int(np.bincount(before[own]).argmax()))
+        after[own] = owner[-1]
+    if min(np.mean(after[before == cell] == cell) for cell in range(n_cells)) < 0.5:
         return None
     rows = y[rng.choice(n, min(n, 2 * MIXTURE_ROWS), replace=False)]
 
@@ -341,4 +350,4 @@ def follow_shapes(
     ):
         lower = np.linalg.cholesky(covariance)
         components[cell].append(Component(shift + scale * mean, scale, lower, n * share))
-    return components
+    return components, after

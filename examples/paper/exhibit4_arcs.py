@@ -165,7 +165,7 @@ def by_step(shape, partition, T, few, seed):
 
 
 def compare(shape, partition, T, many, few, seed, rng, exact_draws):
-    """Squared errors of repeated last stages, from both kinds of starting points."""
+    """Squared errors of repeated last stages, from several kinds of starting points."""
     found = by_step(shape, partition, T, few, seed)
     weights = found["weights"]
     draws = shape.sample(rng, exact_draws)
@@ -176,6 +176,10 @@ def compare(shape, partition, T, many, few, seed, rng, exact_draws):
         "centre": np.tile([m[0] for m in members], (many, 1)),
         "random": np.stack([m[rng.integers(len(m), size=many)] for m in members], 1).reshape(-1, 2),
     }
+    # Where the exploring chains started, if each cell holds one of these points.
+    cells = partition.predict(shape.starts)
+    if sorted(cells) == [0, 1]:
+        starts["explorers"] = np.tile(shape.starts[np.argsort(cells)], (many, 1))
     for name, points in starts.items():
         means, squares, _ = walk(shape, points, T, rng, partition)
         means, squares = means.reshape(many, 2, 2), squares.reshape(many, 2, 2)
@@ -202,7 +206,8 @@ def exhibit(quick: bool, seed: int, repeats: int | None = None):
             print(name, method, {k: v["mean"] for k, v in r.items() if "mean" in v}, flush=True)
         numbers[name]["factor"] = {
             start: numbers[name]["kmeans"][start]["mean"] / numbers[name]["spectral"][start]["mean"]
-            for start in ("centre", "random", "centre_squares", "random_squares")
+            for start in ("centre", "random", "explorers", "centre_squares", "random_squares")
+            if all(start in numbers[name][method] for method in ("kmeans", "spectral"))
         }
     return numbers, picture(drawn)
 
