@@ -9,14 +9,13 @@ explorer that works on arrays does not.
 """
 
 import argparse
-import json
 import platform
 import time
 from pathlib import Path
 
 import numpy as np
 import pymc as pm
-from provenance import provenance
+from provenance import save
 from pymc.blocking import DictToArrayBijection, RaveledVars
 
 from pymc_spectral import testing
@@ -110,10 +109,8 @@ def main() -> None:
             f"{row['batch_per_second']:>12.0f}{row['ratio']:>8.0f}{row['ratio_points_ready']:>14.0f}"
         )
     if arguments.out:
-        arguments.out.mkdir(parents=True, exist_ok=True)
-        path = arguments.out / f"batched_density_pymc{pm.__version__.split('.')[0]}.json"
-        path.write_text(json.dumps({**provenance(), "rows": rows}, indent=1) + "\n")
-        print(path)
+        series = pm.__version__.split(".")[0]
+        save(arguments.out / f"batched_density_pymc{series}.json", {"rows": rows})
 
 
 if __name__ == "__main__":

@@ -23,7 +23,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import numpy as np
 import pymc as pm
-from provenance import provenance
+from provenance import save
 
 import pymc_spectral as ps
 from pymc_spectral import testing
@@ -143,12 +143,8 @@ def main() -> None:
                 print(name, json.dumps(run if args.smc else report(runs)), flush=True)
             runs.sort(key=lambda r: r["seed"])
             if args.out:
-                args.out.mkdir(parents=True, exist_ok=True)
                 path = args.out / f"{what}_{name}_pymc{pm.__version__.split('.')[0]}.json"
-                result = {**provenance(), "runs": runs}
-                if not args.smc:
-                    result["report"] = report(runs)
-                path.write_text(json.dumps(result) + "\n")
+                save(path, {"runs": runs} if args.smc else {"report": report(runs), "runs": runs})
 
 
 if __name__ == "__main__":

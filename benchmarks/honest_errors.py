@@ -23,7 +23,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 import arviz as az
 import numpy as np
 import pymc as pm
-from provenance import provenance
+from provenance import save
 
 import pymc_spectral as ps
 from pymc_spectral import testing
@@ -168,10 +168,8 @@ def main() -> None:
     seeds = range(args.first_seed, args.first_seed + args.seeds)
     runs = collect(args.target, seeds, args.jobs)
     if args.out:
-        args.out.mkdir(parents=True, exist_ok=True)
         path = args.out / f"honest_errors_{args.target}_pymc{pm.__version__.split('.')[0]}.json"
-        path.write_text(json.dumps({**provenance(), "report": report(runs), "runs": runs}) + "\n")
-        print(path)
+        save(path, {"report": report(runs), "runs": runs})
 
 
 if __name__ == "__main__":

@@ -22,7 +22,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
-from provenance import provenance
+from provenance import save
 
 import pymc_spectral as ps
 
@@ -90,9 +90,8 @@ def main() -> None:
         rows.append(measure(d))
         print(json.dumps(rows[-1]), flush=True)
     if args.out:
-        args.out.mkdir(parents=True, exist_ok=True)
         path = args.out / f"nuts_overhead_pymc{pm.__version__.split('.')[0]}.json"
-        path.write_text(json.dumps({**provenance(), "rows": rows}, indent=1) + "\n")
+        save(path, {"rows": rows})
         print(path)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.metadata
+import json
 import platform
 import subprocess
 from pathlib import Path
@@ -25,6 +26,22 @@ def provenance() -> dict:
         "changed_files": bool(_git("status", "--porcelain", "pymc_spectral")),
         "machine": platform.machine(),
     }
+
+
+def save(path: Path, result: dict) -> None:
+    """Write a result as JSON, with where it comes from, numbers to six digits."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(_short({**provenance(), **result}), indent=1) + "\n")
+    print(path)
+
+
+def _short(value):
+    """Floats of six digits, in lists and dicts of any depth."""
+    if isinstance(value, dict):
+        return {key: _short(v) for key, v in value.items()}
+    if isinstance(value, list | tuple):
+        return [_short(v) for v in value]
+    return float(f"{value:.6g}") if isinstance(value, float) else value
 
 
 def _git(*args: str) -> str:

@@ -159,7 +159,8 @@ def exhibit4(n: dict) -> str:
              number(factor["random_squares"]), ""]
         )  # fmt: skip
     header = ["cells", "paper", "ours, random starts", "ours, starts at the centres",
-              "ours, starts where the explorers did", "random starts, exact weights", "random starts, mean squares",
+              "ours, starts where the explorers did", "random starts, exact weights",
+              "random starts, mean squares",
               "random starts, by the step"]  # fmt: skip
     return table(header, rows)
 
