@@ -354,7 +354,8 @@ def _run_round(
     values = np.empty((-(-scans // stride), n, copies))
     n_snapshots = int(np.clip(MAX_SNAPSHOT_SIZE // state.x.size, 1, SNAPSHOTS))
     look = max(1, scans // n_snapshots)
-    points, logps, snapshots = [], [], []
+    points, logps = [], []
+    snapshots: list[np.ndarray] = []
     rejection, acceptance = np.zeros(n - 1), np.zeros(n)
     fresh = np.zeros((n, copies), dtype=bool)
     trips = 0

@@ -14,7 +14,8 @@ from helpers import make_step, sample
 
 import pymc_spectral as ps
 from pymc_spectral import _idata, testing
-from pymc_spectral.diagnostics import CODES, Finding, find, log_lines
+from pymc_spectral.diagnostics import find, log_lines
+from pymc_spectral.findings import CODES, Finding
 from pymc_spectral.record import occupancies, rule_from
 
 ROOT = Path(__file__).resolve().parent.parent

@@ -12,7 +12,7 @@ import pytest
 from helpers import make_step, sample
 
 import pymc_spectral as ps
-from pymc_spectral import _idata, plots, testing
+from pymc_spectral import _idata, plot_parts, record, testing
 
 ROOT = Path(__file__).resolve().parent.parent
 TARGET = testing.paper2d()
@@ -112,7 +112,7 @@ def test_plane_separates_the_cells(thirty):
     """The first direction between cells is the coordinate in which they differ."""
     partition = _idata.groups(thirty)["partition"]
     x, label = partition["landmarks"].values, partition["label"].values
-    mean, basis = plots._discriminant_plane(x, label)
+    mean, basis = plot_parts.discriminant_plane(x, label)
     flat = (x - mean) @ basis
     gap = abs(flat[label == 0, 0].mean() - flat[label == 1, 0].mean())
     assert gap > 5 * flat[label == 0, 0].std()
@@ -135,7 +135,7 @@ def test_coordinates_can_be_swapped_with_their_regions(two):
     axes = ps.plot_partition(two, var_names=["x[1]", "x[0]"])
     assert (axes.get_xlabel(), axes.get_ylabel()) == ("x[1]", "x[0]")
     image = axes.images[0].get_array()
-    rule = plots.rule_from(_idata.groups(two)["partition"])
+    rule = record.rule_from(_idata.groups(two)["partition"])
     left, right, low, high = axes.images[0].get_extent()
     for row, column in ((0, 0), (0, 199), (199, 0), (120, 80)):
         x1 = left + (right - left) * column / 199
@@ -189,11 +189,11 @@ def test_fitted_kmeans_has_neither_spectrum_nor_exploration():
 
 
 def test_colours_are_distinct_and_consistent(two):
-    assert len(set(plots.COLOURS)) == 8
-    assert len({(plots.colour(k), plots.marker(k)) for k in range(56)}) == 56
+    assert len(set(plot_parts.COLOURS)) == 8
+    assert len({(plot_parts.colour(k), plot_parts.marker(k)) for k in range(56)}) == 56
     stars = [c for c in ps.plot_partition(two).collections if c.get_zorder() == 5]
     found = [matplotlib.colors.to_hex(c.get_facecolor()[0]).upper() for c in stars]
-    assert found == [plots.colour(k) for k in range(4)]
+    assert found == [plot_parts.colour(k) for k in range(4)]
     bars = [line for line in ps.plot_weights(two).containers][:4]
     assert [bar[0].get_color() for bar in bars] == found
 
