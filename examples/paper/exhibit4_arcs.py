@@ -230,13 +230,13 @@ def picture(drawn) -> plt.Figure:
                       label=f"its centre, {k}")  # fmt: skip
         title = {"spectral": "Spectral", "kmeans": "k-means"}[method]
         axis.set(
-            title=f"{title} cells, arcs {name}:\n"
-            f"squared error {numbers['centre']['mean']:.2g} from the centres, "
-            f"{numbers['random']['mean']:.2g} from random landmarks",
+            title=f"{title} cells, arcs {name}\n"
+            f"squared error {numbers['random']['mean']:.2g} (random starts)",
             xlabel="x[0]", ylabel="x[1]", aspect="equal",
         )  # fmt: skip
         axis.title.set_fontsize(10)
-        axis.legend(frameon=False, loc="upper right", fontsize=8)
+        place = "lower left" if name == "as run" else "upper right"
+        axis.legend(frameon=False, loc=place, fontsize=8)
     return figure
 
 
