@@ -9,6 +9,7 @@ import numpy as np
 import xarray as xr
 
 from pymc_spectral._ess import rank_rhat
+from pymc_spectral.efficiency import landmarks_of_groups
 from pymc_spectral.findings import Finding, Groups, cells_of, value_of
 from pymc_spectral.strata import columns_of, stat_values, weigh
 
@@ -26,6 +27,7 @@ INSIDE_INFO, INSIDE_WARNING = 0.5, 0.1
 PARETO_K = 0.7
 WEIGHT_ERROR = 0.02
 EVIDENCE_ERROR = 0.5
+FAR_TOO_FEW = 4  # times fewer landmarks than the paper's heuristic, which is generous
 NAN_SHARE = 0.01
 DIVERGING_SHARE = 0.005
 
@@ -34,6 +36,8 @@ def check_chains(groups: Groups) -> list[Finding]:
     """Look at r_hat, ESS, divergences and NaNs of each cell's own chains."""
     cells = groups["cells"]
     found = []
+    slow = (cells["r_hat"] > R_HAT) | (cells["ess_bulk"] < ESS_PER_CHAIN * cells["n_chains"])
+    landmarks = _landmark_hint(groups) if bool(slow.any()) else ""
     for cell in cells_of(cells):
         r_hat, ess = value_of(cells, "r_hat", cell), value_of(cells, "ess_bulk", cell)
         chains, draws = value_of(cells, "n_chains", cell), value_of(cells, "n_draws", cell)
@@ -47,7 +51,7 @@ def check_chains(groups: Groups) -> list[Finding]:
                     r_hat,
                     f"Cell {cell}: r_hat is {r_hat:.2f}, {what}.",
                     "Sample longer (tune=, draws=), and run several chains per cell, "
-                    "chains=2 * step.n_cells.",
+                    f"chains=2 * step.n_cells.{landmarks}",
                 )
             )
         if ess < ESS_PER_CHAIN * chains:
@@ -58,7 +62,8 @@ def check_chains(groups: Groups) -> list[Finding]:
                     cell,
                     ess,
                     f"Cell {cell}: effective sample size {ess:.0f} of {draws:.0f} draws.",
-                    "Sample longer, or reparameterize: means within the cell are not reliable.",
+                    "Sample longer, or reparameterize: means within the cell are not reliable."
+                    + landmarks,
                 )
             )
         diverging = value_of(cells, "n_diverging", cell)
@@ -87,6 +92,19 @@ def check_chains(groups: Groups) -> list[Finding]:
                 )
             )
     return found
+
+
+def _landmark_hint(groups: Groups) -> str:
+    """Advice to take more landmarks, where N is far below the paper's heuristic."""
+    if "partition" not in groups or groups["cells"].sizes["cell"] < 2:
+        return ""
+    used, wanted = groups["partition"].sizes["landmark"], landmarks_of_groups(groups)
+    if FAR_TOO_FEW * used > wanted:
+        return ""
+    return (
+        f" The cells were learned from {used} landmarks, and the paper's heuristic asks for "
+        f"{wanted}: n_landmarks={wanted} may give cells that mix better."
+    )
 
 
 def check_modes(groups: Groups) -> list[Finding]:

@@ -85,7 +85,15 @@ def recommended_landmarks(
     cells mix badly (`r_hat`, ESS by cell) and the number used is far below this one, more
     landmarks are worth a try.
     """
-    groups = _weighed(idata)
+    return landmarks_of_groups(_weighed(idata), var_names, largest)
+
+
+def landmarks_of_groups(
+    groups: dict[str, xr.Dataset],
+    var_names: str | Sequence[str] | None = None,
+    largest: int = 5000,
+) -> int:
+    """Compute :func:`recommended_landmarks` from the groups of a weighed result."""
     weights = groups["cells"]["weight"].values
     _, values = columns_of(groups["cell_posterior"], var_names)
     cell = _cell_of_chain(groups["cell_sample_stats"])

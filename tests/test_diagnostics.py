@@ -13,7 +13,7 @@ import pytest
 from helpers import make_step, sample
 
 import pymc_spectral as ps
-from pymc_spectral import _idata, testing
+from pymc_spectral import _idata, cell_checks, testing
 from pymc_spectral.diagnostics import find, log_lines
 from pymc_spectral.findings import CODES, Finding
 from pymc_spectral.record import occupancies, rule_from
@@ -134,6 +134,19 @@ def test_rigged_case_is_found_and_nothing_else(healthy, code):
     assert finding.message.endswith(".") and finding.advice.endswith(".")
     if cell is not None:
         assert f"ell {cell}" in finding.message
+
+
+@pytest.mark.parametrize("code", ["r_hat", "ess"])
+def test_cells_that_mix_badly_get_a_hint_about_landmarks(healthy, code, monkeypatch):
+    """The paper's heuristic is a hint where it asks for far more landmarks than there were."""
+    wanted = ps.recommended_landmarks(healthy)
+    used = _idata.groups(healthy)["partition"].sizes["landmark"]
+    assert wanted >= 4 * used, "a mode of weight 0.02 asks for many"
+    (finding,) = (f for f in find(rigged(healthy, RIGGED[code][2])) if f.code == code)
+    assert f"n_landmarks={wanted}" in finding.advice
+    monkeypatch.setattr(cell_checks, "landmarks_of_groups", lambda groups: 3 * used)
+    (finding,) = (f for f in find(rigged(healthy, RIGGED[code][2])) if f.code == code)
+    assert "n_landmarks" not in finding.advice
 
 
 def test_milder_cases_are_information(healthy):
