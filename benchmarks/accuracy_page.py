@@ -107,7 +107,7 @@ def smc() -> str:
 
 def speed() -> str:
     rows = []
-    found = results("nuts_overhead_") + results("batched_density_")
+    found = results("nuts_overhead_") + results("batched_density_") + results("exploration_price_")
     for name, record in results("nuts_overhead_"):
         for r in record["rows"]:
             rows.append([f"NUTS in a cell against `pm.NUTS`, d = {r['d']}, PyMC {name[-1]}",
@@ -118,6 +118,10 @@ def speed() -> str:
                          f"{r['ratio']:.0f} times as many a second as a loop over rows; "
                          f"{r['ratio_points_ready']:.0f} if the loop is handed "
                          "ready-made points"])  # fmt: skip
+    for name, record in results("exploration_price_"):
+        for r in record["rows"]:
+            what = f"exploring {r['model']} against `pm.sample()`, PyMC {name[-1]}"
+            rows.append([what, f"{r['ratio']:.2f} times as long ({r['explore_seconds']:.1f} s)"])
     return f"{table(['what', 'ratio'], rows)}\n\n{source(found)}"
 
 
