@@ -483,8 +483,18 @@ def _discrepancy(
     n_draw = np.bincount(index, weights=use.ravel())
     usable = n_draw > 0
     n_draw = np.maximum(n_draw, 1.0)
-    gap = np.bincount(index, weights=fresh) / n_fresh - np.bincount(index, weights=draw) / n_draw
-    variance = unit_fresh / n_fresh + unit_draw / n_draw
+    mean_fresh = np.bincount(index, weights=fresh) / n_fresh
+    mean_draw = np.bincount(index, weights=draw) / n_draw
+    gap = mean_fresh - mean_draw
+    # An early fit is worse than later ones, and its terms scatter more than those of all groups
+    # together: the larger of the two is a group's error.
+    scatter_draw = np.where(use.ravel(), (draw - mean_draw[index]) ** 2, 0.0)
+    own_fresh = np.bincount(index, weights=(fresh - mean_fresh[index]) ** 2) / n_fresh
+    own_draw = np.bincount(index, weights=scatter_draw) / n_draw
+    tau = unit_draw * use.sum() / max(float(scatter_draw.sum()), 1e-300)
+    variance = (
+        np.maximum(unit_fresh, own_fresh) / n_fresh + np.maximum(unit_draw, own_draw * tau) / n_draw
+    )
     dof = int(usable.sum()) - 1
     if dof < 1 or not np.all(variance > 0):
         return 1.0, 1.0

@@ -7,6 +7,7 @@ source, the result is an `Exploration`: points of the unconstrained space with a
 
 from __future__ import annotations
 
+import inspect
 import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -127,6 +128,13 @@ def explore(
         return _finish(constrained_to_unconstrained(model, method), density, n_points, "idata")
     if callable(method):
         name = getattr(method, "__name__", type(method).__name__)
+        try:
+            inspect.signature(method).bind(model, rng)
+        except (TypeError, ValueError):
+            raise TypeError(
+                f"explore={name} cannot be called as {name}(model, rng): it must take the model "
+                "and a NumPy random generator, and return an (n, d) array of points."
+            ) from None
         return _finish(method(model, rng), density, n_points, name)
     return _finish(method, density, n_points, "array")
 

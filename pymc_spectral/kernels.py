@@ -7,6 +7,7 @@ divergence.
 
 from __future__ import annotations
 
+import inspect
 import warnings
 from collections.abc import Callable
 from typing import Any, Literal, get_args
@@ -27,9 +28,19 @@ from pymc_spectral._compat import setup_kernel
 from pymc_spectral.cell_nuts import CellNUTS
 from pymc_spectral.restrict import CODES_BELOW, NAN_LOGP, RestrictedTarget
 
-__all__ = ["JointMetropolis", "Kernel", "KernelName", "make_kernel"]
+__all__ = ["NUTS_OPTIONS", "JointMetropolis", "Kernel", "KernelName", "make_kernel"]
 
 KernelName = Literal["nuts", "metropolis", "slice"]
+# What users may set; PyMC swallows other names once it is handed a compiled function.
+NUTS_OPTIONS = sorted(
+    {
+        name
+        for cls in (pm.NUTS, BaseHMC)
+        for name, parameter in inspect.signature(cls.__init__).parameters.items()
+        if parameter.kind is not parameter.VAR_KEYWORD
+    }
+    - {"self", "vars", "model", "blocked", "rng", "initial_point"}
+)
 # Optimal random-walk scale of Roberts, Gelman & Gilks (1997).
 METROPOLIS_SCALE = 2.38
 # Beyond, a dense matrix would take more draws to learn than tuning has.

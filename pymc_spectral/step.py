@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal, Self, get_args
 
 import numpy as np
@@ -24,13 +24,20 @@ from pymc_spectral.bridge import BridgeKind
 from pymc_spectral.density import batched_density
 from pymc_spectral.diagnostics import report
 from pymc_spectral.explore import Exploration, explore
-from pymc_spectral.kernels import Kernel, KernelName, make_kernel, resolve_kernel
+from pymc_spectral.kernels import (
+    NUTS_OPTIONS,
+    Kernel,
+    KernelName,
+    make_kernel,
+    resolve_kernel,
+)
 from pymc_spectral.partition import KMeansPartition, SpectralPartition
 from pymc_spectral.progress import ScanProgress
 from pymc_spectral.proposal import ProposalKind, StreamingProposal
 from pymc_spectral.record import record
 from pymc_spectral.restrict import CODES_BELOW, RestrictedTarget
 from pymc_spectral.reweight import reweight
+from pymc_spectral.tempering import TEMPERING_OPTIONS
 
 __all__ = ["SpectralPartitionStep"]
 
@@ -183,13 +190,20 @@ class SpectralPartitionStep(BlockedStep):
         self.vars = _check_vars(vars, self.model)
         self.bridge = _one_of("bridge", bridge, get_args(BridgeKind))
         self.proposal = _one_of("proposal", proposal, get_args(ProposalKind))
-        self._kernel_kwargs = dict(kernel_kwargs or {})
-        self._compile_kwargs = dict(compile_kwargs or {})
+        self._kernel_kwargs = _options("kernel_kwargs", kernel_kwargs)
+        self._compile_kwargs = _options("compile_kwargs", compile_kwargs)
+        partition_options = _options("partition_kwargs", partition_kwargs)
+        explore_options = _options("explore_kwargs", explore_kwargs)
+        if explore is None or (isinstance(explore, str) and explore == "tempering"):
+            _known("explore_kwargs", explore_options, "tempering", TEMPERING_OPTIONS)
+        _check_seed(random_seed)
         n_rounds, landmarks, draws = _check_rounds(rounds, n_landmarks, round_draws)
 
         density = batched_density(self.model, compile_kwargs=self._compile_kwargs)
         self._kernel_class, self.kernel_name = resolve_kernel(kernel, density.has_gradient)
-        template = _check_partition(partition, n_cells, dict(partition_kwargs or {}))
+        if self.kernel_name == "nuts":
+            _known("kernel_kwargs", self._kernel_kwargs, "pm.NUTS", NUTS_OPTIONS)
+        template = _check_partition(partition, n_cells, partition_options)
 
         seeds = np.random.SeedSequence(random_seed)
         explore_seed, partition_seed, round_seed, row_seed = seeds.spawn(4)
@@ -204,7 +218,7 @@ class SpectralPartitionStep(BlockedStep):
                 density=density,
                 rng=np.random.default_rng(explore_seed),
                 progressbar=progressbar,
-                **dict(explore_kwargs or {}),
+                **explore_options,
             )
             points = self.exploration.points
             for this_round in range(n_rounds):
@@ -215,7 +229,7 @@ class SpectralPartitionStep(BlockedStep):
                     n_cells=n_cells,
                     n_landmarks=landmarks[this_round],
                     random_state=int(partition_seed.spawn(1)[0].generate_state(1)[0]),
-                    options=dict(partition_kwargs or {}),
+                    options=partition_options,
                 )
                 self._adopt(fitted)
                 if this_round < n_rounds - 1:
@@ -568,17 +582,36 @@ def _check_rounds(
     return int(rounds), out[0], out[1]
 
 
+def _options(name: str, value: Any) -> dict[str, Any]:
+    """Return a dict of options, empty for None."""
+    if value is not None and not isinstance(value, Mapping):
+        raise TypeError(f"{name}={value!r} is not a dict: pass {name}={{...}}.")
+    return dict(value or {})
+
+
+def _known(name: str, options: Mapping[str, Any], taker: str, known: Iterable[str]) -> None:
+    """Refuse options that nobody would look at."""
+    known = list(known)
+    unknown = sorted(set(options) - set(known))
+    if unknown:
+        raise TypeError(
+            f"{name} has unknown names {', '.join(unknown)}: {taker} takes {', '.join(known)}."
+        )
+
+
+def _check_seed(random_seed: Any) -> None:
+    """Refuse what NumPy would refuse with less to say."""
+    if random_seed is not None and not isinstance(random_seed, int | np.integer):
+        raise TypeError(
+            f"random_seed={random_seed!r} is not an integer: pass random_seed=1, say, or None."
+        )
+
+
 def _check_partition(partition: Any, n_cells: Any, options: dict[str, Any]) -> Any:
     """Return the estimator passed, or None if it was given by name."""
     if isinstance(partition, str):
         _one_of("partition", partition, list(PARTITIONS))
-        known = PARTITIONS[partition]().get_params()
-        unknown = sorted(set(options) - set(known))
-        if unknown:
-            raise TypeError(
-                f"partition_kwargs has unknown names {', '.join(unknown)}: "
-                f"{partition} takes {', '.join(known)}."
-            )
+        _known("partition_kwargs", options, partition, PARTITIONS[partition]().get_params())
         if partition == "kmeans" and n_cells == "auto":
             raise ValueError('partition="kmeans" needs a number of cells: pass n_cells=4, say.')
         return None

@@ -101,10 +101,11 @@ def _cell_of_chain(stats: xr.Dataset, n_cells: int | None) -> np.ndarray:
     expected = int(cells.max()) + 1 if n_cells is None else n_cells
     empty = sorted(set(range(expected)) - set(cells.tolist()))
     if empty or cells.max() >= expected:
-        raise ValueError(
+        raise BridgeError(
             f"The {cells.size} chains cover the cells {sorted(set(cells.tolist()))} of {expected}"
             + (f"; {empty} have no draws, so their weight is unknown" if empty else "")
-            + f". Sample with chains={expected} or a multiple of it, and let every chain finish."
+            + f". Sample with chains={expected} or a multiple of it, and let every chain finish. "
+            "The draws made so far are in the attribute idata of this error."
         )
     return cells
 

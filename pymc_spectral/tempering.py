@@ -15,6 +15,7 @@ References
 
 from __future__ import annotations
 
+import inspect
 import logging
 import time
 from collections.abc import Sequence
@@ -259,6 +260,11 @@ def temper(
     keep = np.linspace(0, len(result.points) - 1, min(n_points, len(result.points)))
     keep = keep.round().astype(int)
     return result.points[keep], result.logp[keep], report
+
+
+_GIVEN = {"model", "density", "rng", "progressbar"}
+TEMPERING_OPTIONS = [name for name in inspect.signature(temper).parameters if name not in _GIVEN]
+"""What users may set, besides what the step sets itself."""
 
 
 def _check_betas(betas: Sequence[float]) -> np.ndarray:

@@ -30,9 +30,8 @@ def sample(model, step, **kwargs):
 def make_step(model, points, **kwargs):
     """Step on given points, without a progress bar."""
     with model:
-        return ps.SpectralPartitionStep(
-            explore=points, **{"random_seed": 1, "progressbar": False, **kwargs}
-        )
+        defaults = {"explore": points, "random_seed": 1, "progressbar": False}
+        return ps.SpectralPartitionStep(**{**defaults, **kwargs})
 
 
 def true_mass(target, partition, n=400_000):

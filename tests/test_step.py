@@ -21,6 +21,7 @@ from pytensor.graph.op import Op
 
 import pymc_spectral as ps
 from pymc_spectral import hook, testing
+from pymc_spectral.bridge import BridgeError
 from pymc_spectral.step import STATS
 
 TARGET = testing.paper2d()
@@ -330,6 +331,11 @@ BAD_OPTIONS = [
     ({"partition": 3}, TypeError, "SpectralPartition or KMeansPartition"),
     ({"partition": "kmeans"}, ValueError, "n_cells=4"),
     ({"partition_kwargs": {"bandwidth": 1}}, TypeError, "unknown names bandwidth"),
+    ({"explore": None, "explore_kwargs": {"n_round": 3}}, TypeError, "n_round: .* n_rounds"),
+    ({"explore": lambda model: None}, TypeError, r"\(model, rng\)"),
+    ({"kernel_kwargs": {"target_acept": 0.9}}, TypeError, "target_acept: .* target_accept"),
+    ({"kernel_kwargs": [1]}, TypeError, r"kernel_kwargs=\[1\] is not a dict"),
+    ({"random_seed": 1.5}, TypeError, "random_seed=1.5 is not an integer"),
     ({"rounds": 0}, ValueError, "rounds=0"),
     ({"rounds": 3, "n_landmarks": [10, 20]}, ValueError, "2 numbers for 3"),
     ({"round_draws": 0, "rounds": 2}, ValueError, "positive"),
@@ -453,6 +459,19 @@ def test_interrupt_gives_an_error_or_a_right_part(model, step, caplog):
         assert group(idata, "cells").sizes["cell"] == 4
         mass, _ = true_mass(TARGET, step.partition)
         assert np.all(np.abs(group(idata, "cells")["weight"].values - mass) < 0.05)
+
+
+def test_interrupt_before_every_cell_has_draws_loses_nothing(model, step):
+    """No weights without all cells, but what was drawn stays in the user's hands."""
+
+    def press_ctrl_c(trace, draw):
+        if draw.chain == 2:
+            raise KeyboardInterrupt
+
+    message = r"of 4; \[2.*\] have no draws.*idata of this error"
+    with pytest.raises(BridgeError, match=message) as info:
+        sample(model, step, draws=150, tune=100, callback=press_ctrl_c)
+    assert group(info.value.idata, "posterior").sizes["chain"] >= 2
 
 
 class KillsItsWorker(pm.NUTS):
