@@ -193,11 +193,12 @@ def test_committed_errors_are_honest(name):
     reports = [json.loads(file.read_text())["report"] for file in files]
     assert max(r["seeds"] for r in reports) >= 200
     for found in reports:
-        check_honest(found)
+        # A ratio over n seeds is known to 1 / sqrt(2 n): 5 % with 200, the bar is for those.
+        check_honest(found, 0.2 if found["seeds"] >= 200 else 0.2 + 2 / np.sqrt(2 * found["seeds"]))
 
 
-def check_honest(found):
+def check_honest(found, tolerance=0.2):
     for ratio in (*found["means"], *found["weights"], found["log_z"]):
-        assert 0.8 < ratio < 1.2
+        assert abs(ratio - 1) < tolerance
     assert max(found["arviz_means"]) < 1 / 0.9
     assert found["arviz_r_hat_max"] < 1.01
