@@ -13,8 +13,6 @@ import pytest
 ROOT = Path(__file__).resolve().parent.parent
 FOLDER = ROOT / "examples" / "paper"
 SCRIPTS = sorted(FOLDER.glob("exhibit*.py"))
-# Each of these compiles several models, or repeats runs many times: minutes on two cores.
-SLOW = {"exhibit3", "exhibit4", "exhibit5", "exhibit6", "exhibit7"}
 
 
 def exhibit_of(script: Path) -> str:
@@ -73,18 +71,12 @@ def check_exhibit6(n: dict) -> None:
 
 def check_exhibit7(n: dict) -> None:
     assert n["exact"]["ratio"] == pytest.approx(0.045, abs=0.001)
-    # Four repeats of 2000 draws know the autocorrelation time of a cell to about a third.
-    assert 0.4 < n["estimates"]["known_gap"]["mean"] / n["exact"]["ratio"] < 2.5
-    assert 0.4 < n["estimates"]["bound"]["mean"] / n["exact"]["ratio_bound"] < 2.5
+    # Single runs scatter by a fifth, the bound by a half about 0.8: it counts rare visits.
+    assert 0.6 < n["estimates"]["known_gap"]["mean"] / n["exact"]["ratio"] < 1.6
+    assert 0.25 < n["estimates"]["bound"]["mean"] / n["exact"]["ratio_bound"] < 2
 
 
-@pytest.mark.parametrize(
-    "script",
-    [
-        pytest.param(s, marks=pytest.mark.slow if exhibit_of(s) in SLOW else (), id=exhibit_of(s))
-        for s in SCRIPTS
-    ],
-)
+@pytest.mark.parametrize("script", SCRIPTS, ids=exhibit_of)
 def test_script_runs(script, tmp_path):
     path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
     done = subprocess.run(

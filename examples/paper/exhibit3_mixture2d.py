@@ -114,8 +114,9 @@ def last_stage(step, weights, draws, repeats, seed, batch=20):
     n, fixed, own = step.n_cells, [], []
     for first in range(0, repeats, batch):
         size = min(batch, repeats - first)
+        chain_seed = int(np.random.SeedSequence([seed, first]).generate_state(1)[0])
         idata = pm.sample(
-            draws=draws, tune=0, step=step, chains=n * size, random_seed=[seed, first], **QUIET
+            draws=draws, tune=0, step=step, chains=n * size, random_seed=chain_seed, **QUIET
         )
         chains = idata["cell_posterior"]["x"].values.mean(axis=1).reshape(size, n, 2)
         fixed.extend(weights @ chains)

@@ -39,8 +39,8 @@ def exact():
 
 def exhibit(quick: bool, seed: int, repeats: int | None = None):
     truth = exact()
-    repeats = repeats or (2 if quick else 20)
-    draws = 2000 if quick else 10_000
+    repeats = repeats or (4 if quick else 20)
+    draws = 5000 if quick else 10_000
     with TARGET.build():
         step = make_step(cut_at(0.0), seed)
         idata = pm.sample(
