@@ -251,8 +251,8 @@ def picture(drawn) -> plt.Figure:
             xlabel="x[0]", ylabel="x[1]", aspect="equal",
         )  # fmt: skip
         axis.title.set_fontsize(10)
-        place = "lower left" if name == "as run" else "upper right"
-        axis.legend(frameon=False, loc=place, fontsize=8)
+    handles, labels = axes[0, 0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside lower center", ncols=4, frameon=False)
     return figure
 
 
