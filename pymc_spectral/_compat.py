@@ -8,9 +8,25 @@ from typing import Any
 
 import numpy as np
 import pymc.sampling.mcmc as pymc_mcmc
+import pytensor
 from pymc.step_methods.compound import BlockedStep, CompoundStep
 
-__all__ = ["calling_pm_sample", "chain_index", "in_compound", "setup_kernel"]
+__all__ = [
+    "calling_pm_sample",
+    "chain_index",
+    "exact_rounding",
+    "in_compound",
+    "setup_kernel",
+]
+
+
+def exact_rounding() -> Any:
+    """Let Numba round as written, in what is compiled (and called for the first time) inside.
+
+    With its fast maths the last digit depends on which functions came out of Numba's cache: a
+    process that compiles and one that loads would draw different chains from the same seed.
+    """
+    return pytensor.config.change_flags(numba__fastmath=False)
 
 
 def setup_kernel(kernel: BlockedStep, rng: np.random.Generator, tune: int, draws: int) -> None:

@@ -29,6 +29,7 @@ from pytensor.graph.fg import FunctionGraph
 from pytensor.graph.replace import graph_replace, vectorize_graph
 from pytensor.tensor.rewriting.ofg import inline_ofg_node
 
+from pymc_spectral._compat import exact_rounding
 from pymc_spectral.crew import Crew, available_cores
 
 __all__ = ["BatchedDensity", "batched_density"]
@@ -419,11 +420,11 @@ def _compile(
     """Compile with Numba if it can, else with PyTensor's default."""
     options: dict[str, Any] = {"trust_input": True, "on_unused_input": "ignore", **kwargs}
     if "mode" in options or trial is None:
-        return pytensor.function(inputs, outputs, **options)
-    with warnings.catch_warnings():
-        warnings.simplefilter(
-            "ignore"
-        )  # Told of BLAS and of object mode, nobody could do anything.
+        with exact_rounding():
+            return pytensor.function(inputs, outputs, **options)
+    with warnings.catch_warnings(), exact_rounding():
+        # Told of BLAS and of object mode, nobody could do anything.
+        warnings.simplefilter("ignore")
         try:
             function = pytensor.function(inputs, outputs, mode="NUMBA", **options)
             function(trial, *[np.ones(len(trial)) for _ in inputs[1:]])

@@ -24,7 +24,7 @@ from pymc.step_methods.hmc.quadpotential import (
 )
 from pymc.step_methods.metropolis import MultivariateNormalProposal
 
-from pymc_spectral._compat import setup_kernel
+from pymc_spectral._compat import exact_rounding, setup_kernel
 from pymc_spectral.cell_nuts import CellNUTS
 from pymc_spectral.restrict import CODES_BELOW, NAN_LOGP, RestrictedTarget
 
@@ -257,7 +257,7 @@ def make_kernel(
         kwargs["potential"] = _mass_matrix(np.eye(target.dim), np.random.default_rng(0))
     if cls in (JointMetropolis, pm.Slice) and compile_kwargs:
         kwargs.setdefault("compile_kwargs", compile_kwargs)
-    with target.confining_model() as model:
+    with target.confining_model() as model, exact_rounding():
         step = cls(vars=model.value_vars, model=model, blocked=True, **kwargs)
     if isinstance(step, CompoundStep):
         raise ValueError(

@@ -20,6 +20,7 @@ from pymc.pytensorf import compile as compile_pymc
 from pymc.pytensorf import join_nonshared_inputs, rewrite_pregrad
 from pytensor.tensor import TensorVariable
 
+from pymc_spectral._compat import exact_rounding
 from pymc_spectral.rules import DiscriminantRule, NystromRule, Rule, VoronoiRule
 
 __all__ = ["NAN_LOGP", "OUTSIDE", "CellFunction", "RestrictedTarget", "cell_graph"]
@@ -198,6 +199,8 @@ class RestrictedTarget:
         outputs, x = join_nonshared_inputs(
             point=start, outputs=outputs, inputs=self.model.value_vars, shared_inputs={}
         )
-        function = compile_pymc([x], outputs[0] if single else outputs, **compile_kwargs)
-        function.trust_input = True
+        with exact_rounding():
+            function = compile_pymc([x], outputs[0] if single else outputs, **compile_kwargs)
+            function.trust_input = True
+            function(np.concatenate([np.ravel(value) for value in start.values()]).astype(x.dtype))
         return function

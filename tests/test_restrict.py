@@ -6,7 +6,7 @@ import pytensor
 import pytensor.tensor as pt
 import pytest
 
-from pymc_spectral import KMeansPartition, SpectralPartition, testing
+from pymc_spectral import KMeansPartition, SpectralPartition, restrict, testing
 from pymc_spectral.kernels import make_kernel
 from pymc_spectral.restrict import CODES_BELOW, NAN_LOGP, OUTSIDE, RestrictedTarget, cell_graph
 from pymc_spectral.rules import DiscriminantRule, NystromRule, VoronoiRule
@@ -129,3 +129,21 @@ def test_nan_gets_a_code_of_its_own():
     logp = RestrictedTarget(model, fitted.rule_).compile_logp()
     assert float(logp(np.array([2.0]))) == NAN_LOGP
     assert float(logp(np.array([0.5]))) > CODES_BELOW
+
+
+def test_compiled_without_fast_maths(monkeypatch):
+    """Its last digit would depend on what Numba's cache holds, and a chain on its process."""
+    seen = []
+    compile_pymc = restrict.compile_pymc
+
+    def watch(*args, **kwargs):
+        seen.append(pytensor.config.numba__fastmath)
+        return compile_pymc(*args, **kwargs)
+
+    monkeypatch.setattr(restrict, "compile_pymc", watch)
+    before = pytensor.config.numba__fastmath
+    target = testing.pair1d()
+    partition = KMeansPartition(2).fit(target.sample(np.random.default_rng(0), 50))
+    RestrictedTarget(target.build(), partition.rule_).compile_logp()
+    assert seen == [False]
+    assert pytensor.config.numba__fastmath == before
