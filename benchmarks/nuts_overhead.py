@@ -92,7 +92,6 @@ def main() -> None:
     if args.out:
         path = args.out / f"nuts_overhead_pymc{pm.__version__.split('.')[0]}.json"
         save(path, {"rows": rows})
-        print(path)
 
 
 if __name__ == "__main__":
