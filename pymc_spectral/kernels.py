@@ -174,8 +174,11 @@ class Kernel:
 
     def forgive(self, stats: dict[str, Any], boundary_hit: bool, was_nan: bool) -> None:
         """Take a wall, or a NaN that is counted apart, out of the stats that count divergences."""
-        if isinstance(self.step, CellNUTS) and self.step.integrator.inside and not was_nan:
-            return  # its walls end no trajectory: one that ended inside is a true divergence
+        if isinstance(self.step, CellNUTS) and not boundary_hit and not was_nan:
+            # A trajectory that stayed inside: a true divergence. One that passed through other
+            # cells, where the step size was not tuned, may fail there or after its return, and
+            # says nothing about this one.
+            return
         if stats.get("diverging"):
             stats["diverging"] = False
             stats["warning"] = None
