@@ -16,9 +16,11 @@ import numpy as np
 import pymc as pm
 import pytensor
 import pytensor.tensor as pt
+from numpy.typing import ArrayLike
 from pymc.pytensorf import compile as compile_pymc
 from pymc.pytensorf import join_nonshared_inputs, rewrite_pregrad
 from pytensor.tensor import TensorVariable
+from pytensor.tensor.sharedvar import TensorSharedVariable
 
 from pymc_spectral._compat import exact_rounding
 from pymc_spectral.rules import DiscriminantRule, NystromRule, Rule, VoronoiRule
@@ -54,9 +56,9 @@ def cell_graph(rule: Rule, x: TensorVariable) -> TensorVariable:
 
 @cell_graph.register
 def _(rule: VoronoiRule, x: TensorVariable) -> TensorVariable:
-    y = (x - rule.shift) / rule.scale
-    score = pt.dot(pt.constant(rule.centres), y) - 0.5 * np.sum(rule.centres**2, axis=1)
-    return pt.constant(rule.owner)[pt.argmax(score)]
+    y = (x - _data(rule.shift)) / _data(rule.scale)
+    score = pt.dot(_data(rule.centres), y) - _data(0.5 * np.sum(rule.centres**2, axis=1))
+    return _data(rule.owner)[pt.argmax(score)]
 
 
 @cell_graph.register
@@ -64,38 +66,54 @@ def _(rule: DiscriminantRule, x: TensorVariable) -> TensorVariable:
     n_components, d = rule.means.shape
     if len(np.unique(rule.owner)) == 1:
         return pt.constant(rule.owner[0])
+    means = _data(rule.means)
     if rule.factors.ndim == 2:
-        y = (x[None, :] - rule.means) * rule.factors
+        y = (x[None, :] - means) * _data(rule.factors)
     elif d <= 8:
         # Small enough that elementwise work beats the call overhead of many products.
-        y = pt.sum(np.swapaxes(rule.factors, 1, 2) * (x[None, :] - rule.means)[:, None, :], axis=2)
+        transposed = _data(np.swapaxes(rule.factors, 1, 2))
+        y = pt.sum(transposed * (x[None, :] - means)[:, None, :], axis=2)
     else:
-        y = pt.stack([pt.dot(rule.factors[c].T, x - rule.means[c]) for c in range(n_components)])
-    power = 0.5 * (rule.dof + d)
-    score = rule.log_constants - power * pt.log1p(pt.sum(y**2, axis=1) / rule.dof)
-    return pt.constant(rule.owner)[pt.argmax(score)]
+        factors = _data(rule.factors)
+        y = pt.stack([pt.dot(factors[c].T, x - means[c]) for c in range(n_components)])
+    dof = _data(rule.dof)
+    power = 0.5 * (dof + d)
+    score = _data(rule.log_constants) - power * pt.log1p(pt.sum(y**2, axis=1) / dof)
+    return _data(rule.owner)[pt.argmax(score)]
 
 
 @cell_graph.register
 def _(rule: NystromRule, x: TensorVariable) -> TensorVariable:
-    y = pt.dot(x - rule.shift, pt.constant(rule.whiten))
-    squared = pt.sum((y[None, :] - rule.landmarks) ** 2, axis=1)
+    local_scale = _data(rule.local_scale)
+    y = pt.dot(x - _data(rule.shift), _data(rule.whiten))
+    squared = pt.sum((y[None, :] - _data(rule.landmarks)) ** 2, axis=1)
     if rule.n_neighbours:
         kth = pt.sort(squared)[rule.n_neighbours]
-        own_scale = pt.maximum(pt.sqrt(kth), rule.local_scale.min())
+        own_scale = pt.maximum(pt.sqrt(kth), _data(rule.local_scale.min()))
     else:
-        own_scale = pt.constant(rule.local_scale[0])
-    log_affinity = -squared / (own_scale * rule.local_scale) - rule.half_log_degree
+        own_scale = local_scale[0]
+    log_affinity = -squared / (own_scale * local_scale) - _data(rule.half_log_degree)
     weights = pt.exp(log_affinity - pt.max(log_affinity))
-    z = pt.dot(weights, pt.constant(rule.vectors))
+    z = pt.dot(weights, _data(rule.vectors))
     norm = pt.sqrt(pt.sum(z**2))
     z = z / pt.switch(norm > 0, norm, 1.0)
-    score = pt.dot(pt.constant(rule.centres), z) - 0.5 * np.sum(rule.centres**2, axis=1)
+    score = pt.dot(_data(rule.centres), z) - _data(0.5 * np.sum(rule.centres**2, axis=1))
     closest = pt.argmin(squared)
-    limit = (rule.far * pt.constant(rule.local_scale)[closest]) ** 2
-    far_segment = pt.constant(rule.landmark_segment)[closest]
+    limit = (_data(rule.far) * local_scale[closest]) ** 2
+    far_segment = _data(rule.landmark_segment)[closest]
     segment = pt.switch(squared[closest] > limit, far_segment, pt.argmax(score))
-    return pt.constant(rule.owner)[segment]
+    return _data(rule.owner)[segment]
+
+
+def _data(value: ArrayLike) -> TensorSharedVariable:
+    """Array of a rule as an input of the graph.
+
+    A constant would become part of the code: every new partition of a model would have to be
+    compiled, although only its numbers differ. Of a shared variable only type and number of axes
+    count, and PyTensor's cache serves the next partition.
+    """
+    array = np.asarray(value)
+    return pytensor.shared(array, shape=(None,) * array.ndim)
 
 
 def _constant(value: float) -> TensorVariable:
