@@ -8,6 +8,7 @@ so that everything said about a run can be said again from its file.
 from __future__ import annotations
 
 from dataclasses import fields
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -92,14 +93,25 @@ def rule_from(group: xr.Dataset) -> Rule:
 
 
 def coordinate_names(model: Any) -> list[str]:
-    """Name the coordinates of the unconstrained space, ``"x[0]"`` or ``"sigma_log__"``."""
+    """Name the coordinates of the unconstrained space: ``"x[0]"``, ``"mu[home]"``, ``"s_log__"``.
+
+    The labels of the model's coords are used where the transform keeps the variable's shape, so
+    that a coordinate is called what :func:`pymc_spectral.summary` calls it.
+    """
     point = model.initial_point()
     names: list[str] = []
-    for variable in model.value_vars:
-        shape = np.shape(point[variable.name])
-        for index in np.ndindex(*shape):
+    for value in model.value_vars:
+        shape = np.shape(point[value.name])
+        dims = model.named_vars_to_dims.get(model.values_to_rvs[value].name, ())
+        labels: list[Any] = [model.coords.get(dim) for dim in dims]
+        labels = [
+            range(n) if kept is None else kept for n, kept in zip(shape, labels, strict=False)
+        ]
+        if tuple(map(len, labels)) != shape:
+            labels = [range(n) for n in shape]
+        for index in product(*labels):
             inside = ", ".join(map(str, index))
-            names.append(f"{variable.name}[{inside}]" if shape else variable.name)
+            names.append(f"{value.name}[{inside}]" if shape else value.name)
     return names
 
 

@@ -1,5 +1,10 @@
 """What several test modules need: quick sampling and access to groups on both series."""
 
+import os
+import subprocess
+import sys
+from pathlib import Path
+
 import numpy as np
 import pymc as pm
 
@@ -39,3 +44,20 @@ def true_mass(target, partition, n=400_000):
     return target.region_mass(
         partition.predict, np.random.default_rng(10**6), n, n_regions=partition.n_cells_
     )
+
+
+def run_script(script, *arguments, cwd):
+    """Run a script as a user would, in a folder of its own; return the finished process."""
+    root = str(Path(__file__).resolve().parents[1])
+    path = os.pathsep.join(filter(None, [root, os.environ.get("PYTHONPATH")]))
+    done = subprocess.run(
+        [sys.executable, str(script), *arguments],
+        cwd=cwd,
+        env={**os.environ, "PYTHONPATH": path, "MPLBACKEND": "Agg"},
+        capture_output=True,
+        text=True,
+        encoding="utf-8",
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pymc as pm
 import pytest
+from helpers import run_script
 
 from pymc_spectral.step import STATS
 
@@ -100,12 +101,9 @@ def test_every_page_is_reachable_from_the_index():
     assert not missing
 
 
-def test_accuracy_page_shows_the_committed_results():
+def test_accuracy_page_shows_the_committed_results(tmp_path):
     script = ROOT / "benchmarks" / "accuracy_page.py"
-    done = subprocess.run(
-        [sys.executable, str(script), "--check"], capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stderr
+    run_script(script, "--check", cwd=tmp_path)
     assert "<!-- honest_errors -->\n| target" in (ROOT / "docs" / "accuracy.md").read_text()
 
 

@@ -1,12 +1,10 @@
 """Every script in examples/ runs, as a user would run it, and says what it promises."""
 
-import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from helpers import run_script
 
 ROOT = Path(__file__).resolve().parent.parent
 SCRIPTS = sorted((ROOT / "examples").glob("*.py"))
@@ -45,17 +43,7 @@ CHECKS = {
 
 @pytest.mark.parametrize("script", SCRIPTS, ids=lambda script: script.stem)
 def test_script_runs(script, tmp_path):
-    path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
-    done = subprocess.run(
-        [sys.executable, str(script), "--quick"],
-        cwd=tmp_path,
-        env={**os.environ, "PYTHONPATH": path, "MPLBACKEND": "Agg"},
-        capture_output=True,
-        text=True,
-        encoding="utf-8",
-        check=False,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
+    done = run_script(script, "--quick", cwd=tmp_path)
     assert done.stdout.strip()
     if script.stem in CHECKS:
         CHECKS[script.stem](done.stdout, tmp_path)

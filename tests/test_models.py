@@ -11,6 +11,7 @@ from helpers import group, make_step, sample
 
 import pymc_spectral as ps
 from pymc_spectral._idata import LEGACY
+from pymc_spectral.record import coordinate_names
 
 
 def two_mode_data():
@@ -46,6 +47,20 @@ def build_varied():
 @pytest.fixture(scope="module")
 def varied():
     return build_varied()
+
+
+def test_coordinates_are_named_as_in_the_summary(varied):
+    names = coordinate_names(varied)
+    # Three shares have two free coordinates, which are not those of the parts a, b and c.
+    assert names[:6] == [
+        "theta",
+        "scale_log__",
+        "share_simplex__[0]",
+        "share_simplex__[1]",
+        "cut_ordered__[left]",
+        "cut_ordered__[right]",
+    ]
+    assert len(names) == len(set(names)) == sum(v.size for v in varied.initial_point().values())
 
 
 @pytest.fixture(scope="module")
