@@ -283,8 +283,8 @@ def follow_shapes(
 
     Where two long modes cross, a cut at the crossing leaves the far end of one with the other, and
     the chain has to turn a corner to reach it. So pieces of all cells are merged into shapes, each
-    of which goes to the cell that holds most of it, and a mixture that starts from these shapes is
-    fitted to all rows; of shapes that it can do without (by BIC) it gets rid.
+    of which goes to the cell that it is the largest share of, and a mixture that starts from these
+    shapes is fitted to all rows; of shapes that it can do without (by BIC) it gets rid.
 
     Returns
     -------
@@ -303,11 +303,15 @@ def follow_shapes(
     y = (x - shift) / scale
     shapes = merged_shapes(y, piece)
     before = rule.owner[piece]
+    sizes = np.bincount(before, minlength=n_cells)
     after = before.copy()
     owner = []
     for shape in shapes:
         own = np.isin(piece, shape.pieces)
-        owner.append(int(np.bincount(before[own]).argmax()))
+        # By share of the cell, not by count: half of a small mode and a few stray points of a
+        # large one outnumber the other half, but they are next to nothing to the large one.
+        shares = np.bincount(before[own], minlength=n_cells) / np.maximum(sizes, 1)
+        owner.append(int(shares.argmax()))
         after[own] = owner[-1]
     if min(np.mean(after[before == cell] == cell) for cell in range(n_cells)) < 0.5:
         return None

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from sklearn.base import clone
 
 from pymc_spectral import KMeansPartition, SpectralPartition, testing
-from pymc_spectral.discriminant import mend_islands
+from pymc_spectral.discriminant import discriminant_rule, mend_islands
 from pymc_spectral.rules import DiscriminantRule, NystromRule
 from pymc_spectral.spectrum import choose_landmarks, spectral_embedding
 
@@ -245,6 +245,19 @@ def test_mending_moves_an_island_and_spares_a_mode():
     assert share == pytest.approx(20 / 430)
     assert np.all(mended[:20] == 0)
     assert np.all(mended[400:] == 1)  # far away, no neighbours elsewhere: a mode of cell 1
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_small_mode_cut_in_two_is_made_whole(seed):
+    """A fiftieth of the mass, half of it labelled as part of its large neighbour."""
+    target = testing.paper2d()
+    x = target.sample(np.random.default_rng(seed), 4000)
+    mode = target.classify(x)
+    small, neighbour = 0, 2  # at (3, 3) and (2, 7)
+    labels = np.where((mode == small) & (x[:, 1] > 3), neighbour, mode)
+    found = discriminant_rule(x, labels, 4, np.random.RandomState(seed)).predict(x)
+    assert np.mean(found[mode == small] == small) > 0.9
+    assert np.mean(found[mode == neighbour] == neighbour) > 0.98
 
 
 def test_follows_scikit_learn():
