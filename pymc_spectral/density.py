@@ -27,6 +27,7 @@ from pytensor.compile.ops import FromFunctionOp
 from pytensor.graph.basic import Variable
 from pytensor.graph.fg import FunctionGraph
 from pytensor.graph.replace import graph_replace, vectorize_graph
+from pytensor.tensor.math import Sum
 from pytensor.tensor.rewriting.ofg import inline_ofg_node
 
 from pymc_spectral._compat import exact_rounding
@@ -35,6 +36,9 @@ from pymc_spectral.crew import Crew, available_cores
 __all__ = ["BatchedDensity", "batched_density"]
 
 _log = logging.getLogger(__name__)
+
+# From this many terms on, a call of BLAS costs less than adding them one by one.
+LONG_SUM = 32
 
 
 @dataclass(frozen=True, eq=False)
@@ -377,6 +381,23 @@ def _vectorise(
     return [matrix, *batched], results
 
 
+def _long_sums_to_products(outputs: list[Variable]) -> list[Variable]:
+    """Sum long rows, such as those of the observations, as products with a vector of ones.
+
+    Rounding as written, Numba adds one number after the other; BLAS adds several at once, and
+    always in the same order.
+    """
+    graph = FunctionGraph(outputs=outputs, clone=True, copy_inputs=False)
+    for node in graph.toposort():
+        if not isinstance(node.op, Sum) or node.inputs[0].type.ndim != 2:
+            continue
+        (terms,) = node.inputs
+        length = terms.type.shape[1]
+        if node.op.axis == (1,) and terms.type.dtype == "float64" and (length or 0) >= LONG_SUM:
+            graph.replace(node.outputs[0], pt.dot(terms, np.ones(length)), import_missing=True)
+    return list(graph.outputs)
+
+
 def _refuse_black_boxes(outputs: Sequence[Variable]) -> None:
     """Raise if a user's own Op is in the graph: vectorised, it would be called row by row anyway.
 
@@ -406,6 +427,8 @@ def _compile_rows(
     kwargs = graph.compile_kwargs
     if vectorised:
         inputs, results = _vectorise(graph, outputs, per_row)
+        if not per_row:  # A gradient passes over the terms anyway, and sums them on its way.
+            results = _long_sums_to_products(results)
         return _compile(inputs, results, kwargs, np.zeros((2, graph.vector.type.shape[0])))
     one = _compile([graph.vector, *per_row], list(outputs), kwargs, None)
     return Crew(one, graph.cores)

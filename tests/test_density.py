@@ -123,6 +123,23 @@ def test_one_bad_row_leaves_the_others_alone():
     np.testing.assert_array_equal(np.isfinite(value), [True, False, True])
 
 
+def test_long_sums_are_the_same_sums():
+    """Rows of observations are summed by a product; what is not finite stays in its own row."""
+    y = np.random.default_rng(0).normal(size=50)
+    with pm.Model() as model:
+        mu = pm.Flat("mu")
+        sigma = pm.Flat("sigma")
+        pm.Normal("y", mu, sigma, observed=y)
+    x = np.array([[0.0, 1.0], [0.0, -1.0], [1e200, 1.0], [2.0, 3.0]])
+    density = batched_density(model, gradient=False, compile_kwargs={"mode": PYTHON})
+    value = density.logp(x)
+    expected = [stats.norm.logpdf(y, *row).sum() for row in x[[0, 3]]]
+    np.testing.assert_allclose(value[[0, 3]], expected)
+    assert np.all(np.isneginf(value[[1, 2]]))
+    operations = [type(node.op).__name__ for node in density._parts.maker.fgraph.toposort()]
+    assert "Sum" not in operations
+
+
 def test_data_can_be_changed_after_compilation():
     with pm.Model() as model:
         data = pm.Data("data", np.zeros(3))
