@@ -29,10 +29,24 @@ def provenance() -> dict:
 
 
 def save(path: Path, result: dict) -> None:
-    """Write a result as JSON, with where it comes from, numbers to six digits."""
+    """Write a result as JSON, with where it comes from, numbers to six digits.
+
+    ``runs`` are many and come last, a line each.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps(_short({**provenance(), **result}), indent=1) + "\n")
+    path.write_text(as_text({**provenance(), **result}))
     print(path)
+
+
+def as_text(record: dict) -> str:
+    """JSON that is read and compared by lines: one for a number, one for a run."""
+    record = _short(record)
+    runs = record.pop("runs", None)
+    text = json.dumps(record, indent=1)
+    if runs is not None:
+        lines = ",\n  ".join(json.dumps(run) for run in runs)
+        text = f'{text[:-2]},\n "runs": [\n  {lines}\n ]\n}}'
+    return text + "\n"
 
 
 def _short(value):

@@ -153,6 +153,7 @@ def bridge_estimate(
     *,
     proposal_fit: np.ndarray | None = None,
     kind: BridgeKind = "optimal",
+    bounded: bool = True,
 ) -> BridgeEstimate:
     """Estimate the log mass of one cell from its chains' bridge terms.
 
@@ -168,6 +169,9 @@ def bridge_estimate(
         ``"optimal"`` minimises the error: ``alpha = 1 / (s1 q / c + s2 p)`` with ``s1 : s2`` the
         ratio of the effective number of draws to that of fresh points; c is then the root of a
         monotone equation. ``"geometric"``, the paper's, is ``alpha = (p q) ** -0.5``.
+    bounded : bool
+        Whether there is anything outside the cell that fresh points could fall on. False for a
+        cell that is the whole space: the error then has no part for points that might have.
 
     Returns
     -------
@@ -248,7 +252,8 @@ def bridge_estimate(
             if abs(np.log(tau / previous)) < 0.05:
                 break
 
-    variance_fresh = _variance_fresh(log_fresh, groups)
+    unseen = 0.5 if bounded or share_inside < 1.0 else 0.0
+    variance_fresh = _variance_fresh(log_fresh, groups, unseen)
     # Means taken out took their share of the long-run variance with them.
     left = max(1.0 - tau * lost / n_draws, 0.25)
     variance_draw = float(np.sum(centred**2)) / n_draws * tau / n_draws / left
@@ -449,19 +454,19 @@ def _level_variance(log_fresh: np.ndarray, groups: np.ndarray) -> float:
     return max(0.0, float(np.sum(share * ((means - 1.0) ** 2 - noise * (1.0 - share)))))
 
 
-def _variance_fresh(log_fresh: np.ndarray, groups: np.ndarray) -> float:
+def _variance_fresh(log_fresh: np.ndarray, groups: np.ndarray, unseen: float) -> float:
     """Return the relative variance of the mean of independent terms, within groups.
 
-    Half a point outside the cell is added to those seen (the Jeffreys rule for a share): where the
-    proposal fits so well that nothing else is left, the points that could have fallen outside, and
-    by chance did not, are what remains of the error.
+    To the points outside the cell that were seen, `unseen` are added: half a point, by the Jeffreys
+    rule for a share. Where the proposal fits so well that nothing else is left, the points that
+    could have fallen outside, and by chance did not, are what remains of the error.
     """
     relative = np.exp(log_fresh - _log_mean(log_fresh))
     centred = (
         relative - _group_means(relative, groups, np.ones(relative.shape, dtype=bool))[0][groups]
     )
     n = relative.size
-    return float(np.sum(centred**2) / max(n - int(groups.max()) - 1, 1) + 0.5 / n) / n
+    return float(np.sum(centred**2) / max(n - int(groups.max()) - 1, 1) + unseen / n) / n
 
 
 def _discrepancy(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, Literal, Self, get_args
 
 import numpy as np
@@ -15,11 +15,20 @@ from pymc.exceptions import SamplingError
 from pymc.model import modelcontext
 from pymc.step_methods.compound import BlockedStep, Competence, StepMethodState
 from pymc.step_methods.state import DataClassState, WithSamplingState, dataclass_state
-from pymc.util import get_value_vars_from_user_vars
-from pymc.vartypes import continuous_types
 
 from pymc_spectral import hook
 from pymc_spectral._compat import calling_pm_sample, chain_index, in_compound
+from pymc_spectral.arguments import (
+    PARTITIONS,
+    as_options,
+    check_model,
+    check_names,
+    check_partition,
+    check_rounds,
+    check_seed,
+    check_vars,
+    one_of,
+)
 from pymc_spectral.bridge import BridgeKind
 from pymc_spectral.density import batched_density
 from pymc_spectral.diagnostics import report
@@ -31,7 +40,6 @@ from pymc_spectral.kernels import (
     make_kernel,
     resolve_kernel,
 )
-from pymc_spectral.partition import KMeansPartition, SpectralPartition
 from pymc_spectral.progress import ScanProgress
 from pymc_spectral.proposal import ProposalKind, StreamingProposal
 from pymc_spectral.record import record
@@ -42,8 +50,6 @@ from pymc_spectral.tempering import TEMPERING_OPTIONS
 __all__ = ["SpectralPartitionStep"]
 
 _log = logging.getLogger(__name__)
-
-PARTITIONS = {"spectral": SpectralPartition, "kmeans": KMeansPartition}
 
 STATS: dict[str, tuple[Any, list]] = {
     "cell": (np.int64, []),
@@ -162,7 +168,7 @@ class SpectralPartitionStep(BlockedStep):
     def __new__(cls, *args: Any, **kwargs: Any) -> Self:
         """Refuse models that cannot be sampled before PyMC's own bookkeeping starts."""
         model = modelcontext(kwargs.get("model"))
-        _check_model(model)
+        check_model(model)
         return super().__new__(cls, *args, **kwargs)
 
     def __init__(
@@ -187,23 +193,23 @@ class SpectralPartitionStep(BlockedStep):
         compile_kwargs: dict[str, Any] | None = None,
     ):
         self.model = modelcontext(model)
-        self.vars = _check_vars(vars, self.model)
-        self.bridge = _one_of("bridge", bridge, get_args(BridgeKind))
-        self.proposal = _one_of("proposal", proposal, get_args(ProposalKind))
-        self._kernel_kwargs = _options("kernel_kwargs", kernel_kwargs)
-        self._compile_kwargs = _options("compile_kwargs", compile_kwargs)
-        partition_options = _options("partition_kwargs", partition_kwargs)
-        explore_options = _options("explore_kwargs", explore_kwargs)
+        self.vars = check_vars(vars, self.model)
+        self.bridge = one_of("bridge", bridge, get_args(BridgeKind))
+        self.proposal = one_of("proposal", proposal, get_args(ProposalKind))
+        self._kernel_kwargs = as_options("kernel_kwargs", kernel_kwargs)
+        self._compile_kwargs = as_options("compile_kwargs", compile_kwargs)
+        partition_options = as_options("partition_kwargs", partition_kwargs)
+        explore_options = as_options("explore_kwargs", explore_kwargs)
         if explore is None or (isinstance(explore, str) and explore == "tempering"):
-            _known("explore_kwargs", explore_options, "tempering", TEMPERING_OPTIONS)
-        _check_seed(random_seed)
-        n_rounds, landmarks, draws = _check_rounds(rounds, n_landmarks, round_draws)
+            check_names("explore_kwargs", explore_options, "tempering", TEMPERING_OPTIONS)
+        check_seed(random_seed)
+        n_rounds, landmarks, draws = check_rounds(rounds, n_landmarks, round_draws)
 
         density = batched_density(self.model, compile_kwargs=self._compile_kwargs)
         self._kernel_class, self.kernel_name = resolve_kernel(kernel, density.has_gradient)
         if self.kernel_name == "nuts":
-            _known("kernel_kwargs", self._kernel_kwargs, "pm.NUTS", NUTS_OPTIONS)
-        template = _check_partition(partition, n_cells, partition_options)
+            check_names("kernel_kwargs", self._kernel_kwargs, "pm.NUTS", NUTS_OPTIONS)
+        template = check_partition(partition, n_cells, partition_options)
 
         seeds = np.random.SeedSequence(random_seed)
         explore_seed, partition_seed, round_seed, row_seed = seeds.spawn(4)
@@ -517,112 +523,6 @@ _own = inspect.signature(SpectralPartitionStep.__init__)
 SpectralPartitionStep.__signature__ = _own.replace(  # type: ignore[attr-defined]
     parameters=list(_own.parameters.values())[1:]
 )
-
-
-def _one_of(name: str, value: Any, options: Sequence[str]) -> Any:
-    """Refuse an unknown option."""
-    if value not in options:
-        raise ValueError(f"{name}={value!r} is unknown: use one of {', '.join(options)}.")
-    return value
-
-
-def _check_model(model: pm.Model) -> None:
-    """Refuse models without free variables, or with discrete ones."""
-    if not model.free_RVs:
-        raise ValueError(
-            "This model has no free variables, only observed ones: there is nothing to sample."
-        )
-    discrete = [v.name for v in model.value_vars if v.dtype not in continuous_types]
-    if discrete:
-        raise ValueError(
-            f"{', '.join(discrete)} discrete: SpectralPartitionStep needs a continuous space. "
-            "Marginalise them (e.g. pymc_extras.marginalize, pm.Mixture), or sample with pm.sample "
-            "alone."
-        )
-
-
-def _check_vars(vars: Any, model: pm.Model) -> list[Any]:
-    """Refuse variables that do not cover the model."""
-    if vars is None:
-        return model.value_vars
-    chosen = get_value_vars_from_user_vars(
-        vars if isinstance(vars, list | tuple) else [vars], model
-    )
-    missing = [v.name for v in model.value_vars if v not in chosen]
-    if missing:
-        raise ValueError(
-            f"vars leaves out {', '.join(missing)}: the partition is of the whole space. Leave "
-            "vars out, SpectralPartitionStep() takes all free variables."
-        )
-    return model.value_vars
-
-
-def _check_rounds(
-    rounds: int, n_landmarks: int | Sequence[int], round_draws: int | Sequence[int]
-) -> tuple[int, list[int], list[int]]:
-    """Spread numbers over rounds."""
-    if isinstance(rounds, bool) or int(rounds) != rounds or rounds < 1:
-        raise ValueError(f"rounds={rounds!r} must be a positive integer.")
-    out = []
-    for name, value, n in (
-        ("n_landmarks", n_landmarks, rounds),
-        ("round_draws", round_draws, rounds - 1),
-    ):
-        many = [int(v) for v in np.ravel(value)]
-        if np.ndim(value) == 0:
-            many = many * max(n, 1)
-        if len(many) < n:
-            raise ValueError(
-                f"{name} has {len(many)} numbers for {n} of the {rounds} rounds: give one number, "
-                f"or {n}."
-            )
-        if min(many) < 1:
-            raise ValueError(f"{name}={value!r} must be positive.")
-        out.append(many)
-    return int(rounds), out[0], out[1]
-
-
-def _options(name: str, value: Any) -> dict[str, Any]:
-    """Return a dict of options, empty for None."""
-    if value is not None and not isinstance(value, Mapping):
-        raise TypeError(f"{name}={value!r} is not a dict: pass {name}={{...}}.")
-    return dict(value or {})
-
-
-def _known(name: str, options: Mapping[str, Any], taker: str, known: Iterable[str]) -> None:
-    """Refuse options that nobody would look at."""
-    known = list(known)
-    unknown = sorted(set(options) - set(known))
-    if unknown:
-        raise TypeError(
-            f"{name} has unknown names {', '.join(unknown)}: {taker} takes {', '.join(known)}."
-        )
-
-
-def _check_seed(random_seed: Any) -> None:
-    """Refuse what NumPy would refuse with less to say."""
-    if random_seed is not None and not isinstance(random_seed, int | np.integer):
-        raise TypeError(
-            f"random_seed={random_seed!r} is not an integer: pass random_seed=1, say, or None."
-        )
-
-
-def _check_partition(partition: Any, n_cells: Any, options: dict[str, Any]) -> Any:
-    """Return the estimator passed, or None if it was given by name."""
-    if isinstance(partition, str):
-        _one_of("partition", partition, list(PARTITIONS))
-        _known("partition_kwargs", options, partition, PARTITIONS[partition]().get_params())
-        if partition == "kmeans" and n_cells == "auto":
-            raise ValueError('partition="kmeans" needs a number of cells: pass n_cells=4, say.')
-        return None
-    if not isinstance(partition, SpectralPartition | KMeansPartition):
-        raise TypeError(
-            f"partition={partition!r} is neither a name ({', '.join(PARTITIONS)}) nor a "
-            "SpectralPartition or KMeansPartition."
-        )
-    if options:
-        raise TypeError("partition_kwargs goes with a partition given by name; set them on it.")
-    return partition
 
 
 def _fit(

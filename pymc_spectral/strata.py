@@ -57,14 +57,16 @@ def weigh(stats: xr.Dataset, kind: BridgeKind, n_cells: int | None = None) -> We
     cell_of_chain = _cell_of_chain(stats, n_cells)
     terms = [stat_values(stats, name) for name in BRIDGE_STATS]
     fit = stat_values(stats, "proposal_fit") if "proposal_fit" in stats else None
+    found = int(cell_of_chain.max()) + 1
     estimates = []
-    for cell in range(int(cell_of_chain.max()) + 1):
+    for cell in range(found):
         mine = np.flatnonzero(cell_of_chain == cell)
         try:
             estimate = bridge_estimate(
                 *(term[mine] for term in terms),
                 proposal_fit=None if fit is None else fit[mine],
                 kind=kind,
+                bounded=found > 1,
             )
         except BridgeError as error:
             raise BridgeError(f"Cell {cell}: {error}") from None
