@@ -210,22 +210,28 @@ def _shrinkage(z: np.ndarray) -> tuple[float, float]:
         return max(d / (n + d), 1.0 / n), min(1.0 + d / n, 5.0)
     score = np.zeros((_INFLATIONS.size, _INTENSITIES.size))
     edges = np.linspace(0, n, _FOLDS + 1).astype(int)
-    for start, stop in pairwise(edges):
-        train = np.concatenate([z[:start], z[stop:]])
-        held = z[start:stop] - train.mean(axis=0)
-        train = train - train.mean(axis=0)
-        sd = np.sqrt(np.einsum("ij,ij->j", train, train) / (len(train) - 1))
-        sd = np.maximum(sd, 1e-3)
-        train, held = train / sd, held / sd
-        values, vectors = np.linalg.eigh(train.T @ train / (len(train) - 1))
-        power = np.einsum("ij,ij->j", held @ vectors, held @ vectors)
+    folds = [z[start:stop] for start, stop in pairwise(edges)]
+    # Moments of the folds are all that is needed: of the rest they give those by subtraction, of
+    # the held-out draws the squares along any direction.
+    sums = [fold.sum(axis=0) for fold in folds]
+    products = [fold.T @ fold for fold in folds]
+    total, total_product = np.sum(sums, axis=0), np.sum(products, axis=0)
+    for fold, own, product in zip(folds, sums, products, strict=True):
+        held, rest = len(fold), n - len(fold)
+        mean = (total - own) / rest
+        train = (total_product - product - rest * np.outer(mean, mean)) / (rest - 1)
+        sd = np.maximum(np.sqrt(np.maximum(np.diag(train), 0.0)), 1e-3)
+        scale = np.outer(sd, sd)
+        shift = np.outer(own, mean)
+        power = (product - shift - shift.T + held * np.outer(mean, mean)) / scale
+        values, vectors = np.linalg.eigh(train / scale)
+        power = np.einsum("ij,ij->j", vectors, power @ vectors)
         shrunk = (1.0 - _INTENSITIES) * np.maximum(values, 0.0)[:, None] + _INTENSITIES
         shrunk = np.maximum(shrunk, 1e-12)
         quadratic = power @ (1.0 / shrunk)
         log_det = np.log(shrunk).sum(axis=0)
         score -= 0.5 * (
-            quadratic / _INFLATIONS[:, None]
-            + len(held) * (log_det + d * np.log(_INFLATIONS)[:, None])
+            quadratic / _INFLATIONS[:, None] + held * (log_det + d * np.log(_INFLATIONS)[:, None])
         )
     k, a = np.unravel_index(int(np.argmax(score)), score.shape)
     return float(_INTENSITIES[a]), float(_INFLATIONS[k])
