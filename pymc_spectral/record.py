@@ -391,7 +391,8 @@ def occupancies(
     n_cells : int
         Number of cells.
     round_trips : int, optional
-        Fresh starts of the cold chain, which bound the number of independent points.
+        Fresh starts of the cold chain, which bound the number of independent points: two for one,
+        because the time spent after each is random too, with a spread like that of an exponential.
 
     Returns
     -------
@@ -406,7 +407,7 @@ def occupancies(
     share = np.array([np.bincount(cell[b], minlength=n_cells) / len(b) for b in blocks])
     occupancy = np.bincount(cell, minlength=n_cells) / n
     smooth = (occupancy * n + 0.5) / (n + 1)
-    independent = n if round_trips is None else max(1, min(n, round_trips))
+    independent = n if round_trips is None else max(1.0, min(n, round_trips / 2))
     binomial = np.sqrt(smooth * (1 - smooth) / independent)
     scatter = share.std(axis=0, ddof=1) / np.sqrt(len(blocks)) if len(blocks) > 1 else binomial
     return occupancy, np.maximum(binomial, scatter), (share > 0).sum(axis=0)
