@@ -23,6 +23,8 @@ from scipy.linalg import eigvalsh
 
 ROOT = Path(__file__).resolve().parents[2]
 RESULTS = ROOT / "docs" / "paper"
+# Results of runs with PyMC 5 lie beside those with PyMC 6, without pictures of their own.
+OLDER = RESULTS / "pymc5"
 PACKAGES = ["pymc_spectral", "pymc", "pytensor", "arviz", "numpy", "scipy", "scikit-learn"]
 OURS, THEIRS, THIRD, GREY = "#0b6e99", "#c2571a", "#4c8c2b", "#666666"
 
@@ -44,7 +46,9 @@ def run(name: str, exhibit: Callable[..., tuple[dict, plt.Figure]], description:
             "--rows", nargs="+", help="compute these only, keep the others' results"
         )
     arguments = parser.parse_args()
-    folder = arguments.out or (Path() if arguments.quick else RESULTS)
+    is_older = int(importlib.metadata.version("pymc").split(".")[0]) < 6
+    committed = OLDER if is_older else RESULTS
+    folder = arguments.out or (Path() if arguments.quick else committed)
     folder.mkdir(parents=True, exist_ok=True)
     logging.getLogger("pymc").setLevel(logging.ERROR)
     # A PyTensor from pip finds no BLAS on most machines; models this small do not miss it.
@@ -64,9 +68,12 @@ def run(name: str, exhibit: Callable[..., tuple[dict, plt.Figure]], description:
         "numbers": numbers,
     }
     file.write_text(json.dumps(_plain(record), indent=1) + "\n")
-    figure.savefig(folder / f"{name}.png", dpi=120)
+    written = [file]
+    if folder != OLDER:
+        written.append(folder / f"{name}.png")
+        figure.savefig(written[-1], dpi=120)
     plt.close(figure)
-    print(f"{name}: {record['seconds']} s; {folder / name}.json and .png")
+    print(f"{name}: {record['seconds']} s; {', '.join(map(str, written))}")
 
 
 def provenance() -> dict:

@@ -7,6 +7,7 @@ The main observations to make are:
   piece in which it started, and the error does not fall however long it runs. The mean shows it or
   hides it, according to where chains start: the arcs are symmetric, and so are the pieces missed.
   Squares about the mean do not hide it;
+- what such chains must be expected to do follows from linear algebra, without simulation;
 - both are shown, the arcs as the authors' experiment has them (the second one shifted down) and as
   the paper prints them (the second one flattened, a misprint).
 
@@ -23,6 +24,7 @@ import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
 from common import row, run
+from lattice import expected_error, lattice, restricted_chains
 from pymc.step_methods.metropolis import MultivariateNormalProposal
 
 import pymc_spectral as ps
@@ -160,6 +162,35 @@ def by_step(shape, partition, T, few, seed):
     return weights, distance(weights @ later, shape.mean)
 
 
+def expectations(shape, partition, T, spacing, weights):
+    """Expected squared errors by linear algebra, for every kind of start.
+
+    With exact weights, and, as in the simulation, with those of the bridge.
+    """
+
+    def log_density(points):
+        return np.where(shape.inside(points), 0.0, -np.inf)
+
+    box = lattice([-1.2, -2.2], [1.2, 1.2], spacing)
+    chains, mass = restricted_chains(partition.predict, log_density, box, Q, spacing)
+    starts = {
+        "target": [chain.mass for chain in chains],
+        "random": [chain.start_at(partition.members(k)) for k, chain in enumerate(chains)],
+        "centre": [chain.start_at(partition.members(k)[:1]) for k, chain in enumerate(chains)],
+    }
+    cells = partition.predict(shape.starts)
+    if sorted(cells) == [0, 1]:
+        places = shape.starts[np.argsort(cells)]
+        starts["explorers"] = [c.start_at(p[None]) for c, p in zip(chains, places, strict=True)]
+    # The lattice's own mean, so that its edges do not count as an error.
+    truth = mass @ [chain.mass @ chain.points for chain in chains]
+    return {
+        f"{name}_expected{suffix}": np.array([expected_error(chains, law, w, truth, T)])
+        for name, law in starts.items()
+        for suffix, w in (("", weights), ("_exact_weights", mass))
+    }
+
+
 def compare(shape, partition, T, many, few, seed, rng, exact_draws):
     """Squared errors of repeated last stages, from several kinds of starting points."""
     weights, found = by_step(shape, partition, T, few, seed)
@@ -196,7 +227,7 @@ def together(parts):
 
 def exhibit(quick: bool, seed: int, repeats: int | None = None):
     T, many, few, explorations = (300, 20, 2, 1) if quick else (10_000, 25, repeats or 2, 8)
-    n_landmarks, exact_draws = (200, 10_000) if quick else (700, 400_000)
+    n_landmarks, exact_draws, spacing = (200, 10_000, 0.05) if quick else (700, 400_000, 0.025)
     numbers, drawn = {"published": PAPER}, []
     for name in list(SHAPES)[: 1 if quick else 2]:
         shape = SHAPES[name]()
@@ -206,8 +237,9 @@ def exhibit(quick: bool, seed: int, repeats: int | None = None):
             points = walk(shape, shape.starts, 1500 if quick else 5000, rng)[2]
             for method, done in parts.items():
                 partition = make_partition(method, points, n_landmarks, seed + k)
-                found = compare(shape, partition, T, many, few, seed + k, rng, exact_draws)
-                done.append((partition, *found))
+                found, *masses = compare(shape, partition, T, many, few, seed + k, rng, exact_draws)
+                found |= expectations(shape, partition, T, spacing, masses[0])
+                done.append((partition, found, *masses))
         numbers[name] = {}
         for method, done in parts.items():
             every = [found for _, found, _, _ in done]

@@ -2,19 +2,23 @@
 
 The main observations to make are:
 
-- no number on that page is typed: what stands between ``<!-- name -->`` and ``<!-- end -->`` is
-  replaced by what this script finds in the JSON files;
+- no result on that page is typed: what stands between ``<!-- name -->`` and ``<!-- end -->`` is
+  replaced by what this script finds in the JSON files, of runs on PyMC 6 and, in the folder
+  ``pymc5``, on PyMC 5;
 - ``python examples/paper/report.py --check`` changes nothing and fails if the page has drifted.
 """
 
 import argparse
+import inspect
 import json
 import re
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 RESULTS = ROOT / "docs" / "paper"
+OLDER = RESULTS / "pymc5"
 PAGE = ROOT / "docs" / "paper.md"
 SCRIPTS = {
     "exhibit1": "exhibit1_two_gaussians.py",
@@ -104,7 +108,7 @@ def exhibit2(n: dict) -> str:
     return table(["quantity", "paper", "ours"], rows)
 
 
-def exhibit3(n: dict) -> str:
+def exhibit3(n: dict, older: dict | None = None) -> str:
     names = [
         ("paper", "ours, paper's settings, last stage repeated", "ours"),
         ("paper_by_step", "the same, every draw by `SpectralPartitionStep`", "ours"),
@@ -115,147 +119,217 @@ def exhibit3(n: dict) -> str:
         ("defaults", "fair: today's defaults (1000 draws a cell), everything repeated", None),
         ("defaults_long", "fair: today's defaults, 4000 draws a cell as in the paper", None),
     ]
+
+    def measured(numbers, key):
+        if not numbers or key not in numbers["rows"]:
+            return ["not run", "", ""]
+        r = numbers["rows"][key]
+        return [error(r), number(r["sd"]), str(r["repeats"])]
+
     rows = []
     for key, name, published in names:
         printed = "not run"
         if published:
             p = n["published"][published]
             printed = f"{number(p['mean'])} (sd {number(p['sd'])})"
-        if key not in n["rows"]:
-            rows.append([name, printed, "not run yet", "", "", ""])
-            continue
-        r = n["rows"][key]
-        rows.append(
-            [name, printed, error(r), number(r["sd"]), str(r["repeats"]), f"{r['evaluations']:,}"]
-        )
-    if "expected" in n:
-        exact = "paper's settings, exact weights: expected, by linear algebra"
-        rows.insert(3, [exact, "not computed", number(n["expected"]), "", "", ""])
-    header = ["method", "paper: mean", "ours: mean ± se", "sd", "repeats", "density evaluations"]
-    return table(header, rows)
-
-
-def exhibit4(n: dict) -> str:
-    rows = []
-    shapes = [s for s in ("as run", "as printed") if s in n]
-    for shape in shapes:
-        for method, name in (("spectral", "spectral"), ("kmeans", "k-means")):
-            r = n[shape][method]
-            mean, sd = n["published"][method]
-            starts = ("random", "centre", "explorers")
-            cells = [
-                f"{error(r[key])} (sd {number(r[key]['sd'])})" if key in r else "both in one cell"
-                for key in starts
-            ]
-            more = [error(r[key]) for key in ("random_exact_weights", "random_squares")]
-            step = f"{error(r['step'])} ({r['step']['repeats']} repeats)"
-            rows.append(
-                [f"{name}, arcs {shape}", f"{number(mean)} (sd {number(sd)})", *cells, *more, step]
-            )
-        mean = {k: n["published"][k][0] for k in ("spectral", "kmeans")}
-        exact = [n[shape][k]["random_exact_weights"]["mean"] for k in ("kmeans", "spectral")]
-        factor = n[shape]["factor"]
-        rows.append(
-            [f"k-means / spectral, arcs {shape}", number(mean["kmeans"] / mean["spectral"]),
-             number(factor["random"]), number(factor["centre"]), number(factor.get("explorers")),
-             number(exact[0] / exact[1]),
-             number(factor["random_squares"]), ""]
+        cost = f"{n['rows'][key]['evaluations']:,}" if key in n["rows"] else ""
+        rows.append([name, printed, *measured(n, key), *measured(older, key), cost])
+    algebra = [
+        ["of the first row: expected, by linear algebra", number(n["rows"]["paper"]["expected"])]
+    ]
+    if "expected" in n["rows"]:
+        e = n["rows"]["expected"]
+        span = f"{number(e['lowest'])} to {number(e['highest'])}"
+        algebra.append(
+            [f"the same with exact weights, for {e['repeats']} explorations",
+             f"{number(e['mean'])} ({span})"]
         )  # fmt: skip
-    header = ["cells", "paper", "ours, random starts", "ours, starts at the centres",
-              "ours, starts where the explorers did", "random starts, exact weights",
-              "random starts, mean squares",
-              "random starts, by the step"]  # fmt: skip
-    return table(header, rows)
+    rows[3:3] = [[name, "not computed", value, *[""] * 6] for name, value in algebra]
+    header = ["method", "paper: mean", "ours, PyMC 6: mean ± se", "sd", "repeats",
+              "ours, PyMC 5: mean ± se", "sd", "repeats", "density evaluations"]  # fmt: skip
+    rivals = table(
+        ["4000 draws, each independent", "four chains that never leave the mode they start in"],
+        [[number(n["iid_4000_draws"]), number(n["naive_never_moving"])]],
+    )
+    return f"{table(header, rows)}\n\nExpected of other methods, for comparison:\n\n{rivals}"
+
+
+STARTS = {
+    "target": "from the target",
+    "random": "random landmarks",
+    "centre": "centres",
+    "explorers": "where the explorers did",
+}
+METHODS = {"spectral": "spectral", "kmeans": "k-means"}
+
+
+def exhibit4(n: dict, older: dict | None = None) -> str:
+    """Simulated errors, with the bridge's weights, and expected ones, with exact weights."""
+    shapes = [s for s in ("as run", "as printed") if s in n]
+    published = n["published"]
+    factor = number(published["kmeans"][0] / published["spectral"][0])
+
+    def of(shape, key, show):
+        found = [n[shape][m].get(key) for m in METHODS]
+        if None in found:
+            return ["both in one cell" if r is None else show(r) for r in found] + [""]
+        return [*map(show, found), number(found[1]["mean"] / found[0]["mean"])]
+
+    simulated, expected = [], []
+    for shape in shapes:
+        columns = [
+            *(of(shape, s, error) for s in STARTS if s != "target"),
+            of(shape, "random_expected", lambda r: number(r["mean"])),
+            of(shape, "random_squares", error),
+            of(shape, "step", error),
+        ]
+        if older:
+            columns.append([*(error(older[shape][m]["step"]) for m in METHODS), ""])
+        paper = [f"{number(a)} (sd {number(b)})" for a, b in (published[m] for m in METHODS)]
+        for k, name in enumerate([*METHODS.values(), "k-means / spectral"]):
+            simulated.append(
+                [f"{name}, arcs {shape}", [*paper, factor][k], *(c[k] for c in columns)]
+            )
+        columns = [
+            of(shape, f"{s}_expected_exact_weights", lambda r: number(r["mean"])) for s in STARTS
+        ]
+        spread = n[shape]["kmeans"]["target_expected_exact_weights"]["by_partition"]
+        columns.append(["", f"{number(min(spread))} to {number(max(spread))}", ""])
+        for k, name in enumerate([*METHODS.values(), "k-means / spectral"]):
+            expected.append(
+                [f"{name}, arcs {shape}", [*paper, factor][k], *(c[k] for c in columns)]
+            )
+    header = ["cells", "paper", *(f"starts: {STARTS[s]}" for s in STARTS if s != "target"),
+              "the first of these, expected", "mean squares, random landmarks",
+              "random landmarks, by the step"]  # fmt: skip
+    if older:
+        header[-1:] = [f"{header[-1]}, PyMC {k}" for k in (6, 5)]
+    repeats = n[shapes[0]]["spectral"]["random"]
+    first = (
+        f"Simulated, {repeats['repeats']} repeats over {repeats['partitions']} explorations, "
+        "weights by the bridge:"
+    )
+    second = ["cells", "paper", *(f"starts: {name}" for name in STARTS.values()),
+              "single explorations, starts from the target"]  # fmt: skip
+    return (
+        f"{first}\n\n{table(header, simulated)}\n\n"
+        f"Expected, by linear algebra, with exact weights:\n\n{table(second, expected)}"
+    )
 
 
 def exhibit5(n: dict) -> str:
+    studies = [n, *n["other_taus"]]
+    runs = len(n["mu"]) * len(n["epsilon"]) * n["repeats"]
+
+    def line(text: str, paper: str, show: Callable[[dict], str]) -> list[str]:
+        return [text, paper, *map(show, studies)]
+
+    agrees = '"agrees fairly well"'
     rows = [
-        [f"mean N_max over all separations, ε = {e}", "figure only",
-         f"{number(n['mean_n_max'][k])} (of medians {number(n['median_n_max'][k])})"]
+        line(f"mean N_max over all separations, ε = {e}", "figure only",
+             lambda s, k=k: f"{number(s['mean_n_max'][k])} (of medians "
+                            f"{number(s['median_n_max'][k])})")
         for k, e in enumerate(n["epsilon"])
     ]  # fmt: skip
     rows += [
-        ["heuristic over these separations", "≈ N_max",
-         f"{number(min(n['heuristic']))} to {number(max(n['heuristic']))}"],
-        ["measured / heuristic, geometric mean", '"agrees fairly well"', number(n["constant"])],
-        ["correlation of their logarithms", '"agrees fairly well"',
-         number(n["correlation_of_logs"])],
-        [f"runs that reached the largest N tried, {n['largest_tried']}", "",
-         f"{n['runs_at_largest']} of {len(n['mu']) * len(n['epsilon']) * n['repeats']:,}"],
+        line("heuristic over these separations", "≈ N_max",
+             lambda s: f"{number(min(s['heuristic']))} to {number(max(s['heuristic']))}"),
+        line("measured / heuristic, geometric mean", agrees, lambda s: number(s["constant"])),
+        line("correlation of their logarithms", agrees,
+             lambda s: number(s["correlation_of_logs"])),
+        line(f"runs of {runs:,} that reached the largest N tried, {n['largest_tried']}", "",
+             lambda s: str(s["runs_at_largest"])),
     ]  # fmt: skip
-    return table(["quantity", "paper", "ours"], rows)
+    return table(["quantity", "paper", *(f"ours, τ = {s['tau']:g}" for s in studies)], rows)
 
 
-def exhibit6(n: dict) -> str:
+def exhibit6(n: dict, older: dict | None = None) -> str:
     first, last = n["lengths"][0], n["lengths"][-1]
     rows = []
     for name in ("good", "bad"):
-        r = n[name]
-        slope = f"{number(r['late_slope'])} ± {number(r['late_slope_error'])}"
-        errors = [number(r["rms"][0]), number(r["rms"][-1])]
-        rows.append([f"{name} cut, at {number(n['cuts'][name])}", "converges", *errors, slope])
-    header = ["partition", "theorem", f"rms error, T = {first:,}", f"T = {last:,}",
-              "slope from T = 2,048 on"]  # fmt: skip
-    return table(header, rows)
+        columns = [f"{name} cut, at {number(n['cuts'][name])}", "converges"]
+        for r in (numbers[name] for numbers in (n, older) if numbers):
+            columns += [number(r["rms"][0]), number(r["rms"][-1])]
+            columns.append(f"{number(r['late_slope'])} ± {number(r['late_slope_error'])}")
+        rows.append(columns)
+    header = [f"rms error, T = {first:,}", f"T = {last:,}", "slope from T = 2,048 on"]
+    return table(["partition", "theorem", *header, *_again(header, older)], rows)
 
 
-def exhibit7(n: dict) -> str:
-    exact, found = n["exact"], n["estimates"]
-
-    def shown(key):
-        return f"{number(found[key]['mean'])} (sd {number(found[key]['sd'])})"
-
-    rows = [
-        ["gap of the unrestricted kernel known", number(exact["ratio"]), shown("known_gap")],
-        ["gap from a plain run that travels", number(exact["ratio"]), shown("plain_run")],
-        ["default: bound from boundary hits", number(exact["ratio_bound"]), shown("bound")],
+def exhibit7(n: dict, older: dict | None = None) -> str:
+    exact = n["exact"]
+    keys = [
+        ("gap of the unrestricted kernel known", "ratio", "known_gap"),
+        ("gap from a plain run that travels", "ratio", "plain_run"),
+        ("default: bound from boundary hits", "ratio_bound", "bound"),
     ]
-    return table(["`efficiency_ratio`", "exact", "estimated"], rows)
-
-
-def verdicts(results: dict[str, dict]) -> str:
-    """The bars set for this page, and whether they are reached."""
     rows = []
+    for name, truth, key in keys:
+        found = [numbers["estimates"][key] for numbers in (n, older) if numbers]
+        shown = [f"{number(f['mean'])} (sd {number(f['sd'])})" for f in found]
+        rows.append([name, number(exact[truth]), *shown])
+    return table(["`efficiency_ratio`", "exact", "estimated", *_again(["estimated"], older)], rows)
 
-    def judge(text: str, result: dict, bar: float) -> None:
-        excess = (result["mean"] - bar) / (result["standard_error"] or 1.0)
+
+def _again(header: list[str], older: dict | None) -> list[str]:
+    """Titles of the columns of the older series, if there are any."""
+    return [f"{title}, PyMC 5" for title in header] if older else []
+
+
+def verdicts(results: dict[str, dict], older: dict[str, dict]) -> str:
+    """The bars set for this page, and whether they are reached on each series."""
+
+    def judge(found: dict | None, bar: float) -> str:
+        if found is None:
+            return "not run"
+        excess = (found["mean"] - bar) / (found["standard_error"] or 1.0)
         verdict = "reached" if excess <= 0 else "**missed**"
         if 0 < excess <= 2:
             verdict = f"level: above by {number(excess)} standard errors"
-        rows.append([text, verdict, f"{error(result)} against {number(bar)}"])
+        return f"{error(found)}: {verdict}"
 
+    def factor(found: dict | None, start: str, bar: float) -> str:
+        if found is None or start not in found["factor"]:
+            return "not run"
+        value = found["factor"][start]
+        return f"{number(value)}: {'reached' if value >= bar else '**missed**'}"
+
+    both = [s for s in (results, older) if s]
+    rows = []
     if "exhibit3" in results:
-        n = results["exhibit3"]["numbers"]
-        bar, r = n["published"]["ours"]["mean"], n["rows"]
-        if "paper" in r:
-            judge("paper's settings: at or below the printed error", r["paper"], bar)
-        if "defaults" in r:
-            judge("defaults, 1000 draws a cell: 5 times below it", r["defaults"], bar / 5)
-        if "defaults_long" in r:
-            judge("defaults, 4000 draws a cell: 5 times below it", r["defaults_long"], bar / 5)
-    if "exhibit4" in results:
-        n = results["exhibit4"]["numbers"]
-        spectral, kmeans = (n["published"][k][0] for k in ("spectral", "kmeans"))
-        for shape, start, called in (
-            (shape, start, called)
-            for shape in ("as run", "as printed")
-            for start, called in (("random", "random starts"), ("explorers", "explorers' starts"))
-            if start in n.get(shape, {}).get("spectral", {})
+        published = results["exhibit3"]["numbers"]["published"]["ours"]["mean"]
+        found = [s["exhibit3"]["numbers"]["rows"] if "exhibit3" in s else {} for s in both]
+        for text, key, bar in (
+            ("paper's settings: at or below the printed", "paper", published),
+            (
+                "the same, every draw by the step: at or below the printed",
+                "paper_by_step",
+                published,
+            ),
+            ("defaults, 1000 draws a cell: 5 times below it,", "defaults", published / 5),
+            ("defaults, 4000 draws a cell: 5 times below it,", "defaults_long", published / 5),
         ):
-            name = f"arcs {shape}, {called}"
-            judge(
-                f"{name}: spectral at or below the printed error",
-                n[shape]["spectral"][start],
-                spectral,
-            )
-            if start not in n[shape]["factor"]:
-                continue
-            factor = n[shape]["factor"][start]
-            verdict = "reached" if factor >= kmeans / spectral else "**missed**"
-            figures = f"{number(factor)} against {number(kmeans / spectral)}"
-            text = f"{name}: k-means worse by at least the paper's factor"
-            rows.append([text, verdict, figures])
-    return table(["bar", "", "figures"], rows)
+            rows.append([f"{text} {number(bar)}", *(judge(r.get(key), bar) for r in found)])
+    if "exhibit4" in results:
+        published = results["exhibit4"]["numbers"]["published"]
+        spectral, ratio = (
+            published["spectral"][0],
+            published["kmeans"][0] / published["spectral"][0],
+        )
+        found = [s["exhibit4"]["numbers"] if "exhibit4" in s else {} for s in both]
+        for shape in ("as run", "as printed"):
+            for start in ("random", "explorers"):
+                name = f"arcs {shape}, starts {STARTS[start]}"
+                errors = [f.get(shape, {}).get("spectral", {}).get(start) for f in found]
+                rows.append(
+                    [f"{name}: spectral at or below the printed {number(spectral)}",
+                     *(judge(e, spectral) for e in errors)]
+                )  # fmt: skip
+                rows.append(
+                    [f"{name}: k-means worse by at least the paper's factor {number(ratio)}",
+                     *(factor(f.get(shape), start, ratio) for f in found)]
+                )  # fmt: skip
+    return table(["bar", "PyMC 6", "PyMC 5"][: 1 + len(both)], rows)
 
 
 # ---------------------------------------------------------------- the page
@@ -266,28 +340,52 @@ def load(folder: Path = RESULTS) -> dict[str, dict]:
     return {f.stem: json.loads(f.read_text()) for f in files if f.exists()}
 
 
-def blocks(results: dict[str, dict]) -> dict[str, str]:
+def source(record: dict) -> str:
+    """Where a run comes from."""
+    versions = record["versions"]
+    changes = " with changes" if record["package_changed_since_commit"] else ""
+    return (
+        f"seed {record['seed']}, commit {record['commit'][:7]}{changes}, Python "
+        f"{record['python']}, PyMC {versions['pymc']}, NumPy {versions['numpy']}"
+    )
+
+
+def difference(a, b) -> float:
+    """Largest relative difference between the numbers of two results of the same shape."""
+    if isinstance(a, dict):
+        return max((difference(a[k], b[k]) for k in a), default=0.0)
+    if isinstance(a, list):
+        return max((difference(x, y) for x, y in zip(a, b, strict=True)), default=0.0)
+    if isinstance(a, bool | str) or a is None:
+        return 0.0 if a == b else float("inf")
+    return abs(a - b) / max(abs(a), abs(b), 1e-12)
+
+
+def blocks(results: dict[str, dict], older: dict[str, dict]) -> dict[str, str]:
     """Text of every generated block."""
-    found = {"verdicts": verdicts(results)}
+    found = {"verdicts": verdicts(results, older)}
     for name, script in SCRIPTS.items():
         command = f"`python examples/paper/{script}`"
         if name not in results:
             found[name] = f"Not run in full yet: {command}."
             continue
-        record = results[name]
-        versions = record["versions"]
-        source = (
-            f"{command}, seed {record['seed']}, commit {record['commit'][:7]}"
-            f"{' with changes' if record['package_changed_since_commit'] else ''}, "
-            f"Python {record['python']}, PyMC {versions['pymc']}, NumPy {versions['numpy']}."
-        )
-        found[name] = f"{globals()[name](record['numbers'])}\n\n{source}"
+        record, twin = results[name], older.get(name)
+        show = globals()[name]
+        shows_both = "older" in inspect.signature(show).parameters
+        numbers = [record["numbers"], *([twin["numbers"]] if twin and shows_both else [])]
+        text = f"{show(*numbers)}\n\n{command}: {source(record)}"
+        if twin:
+            text += f"; and {source(twin)}"
+        if twin and not shows_both:
+            largest = difference(record["numbers"], twin["numbers"])
+            text += f" (largest relative difference of any number: {number(largest)})"
+        found[name] = f"{text}."
     return found
 
 
-def render(page: str, results: dict[str, dict]) -> str:
+def render(page: str, results: dict[str, dict], older: dict[str, dict]) -> str:
     """Replace every block of the page by what the results say."""
-    return fill(page, blocks(results))
+    return fill(page, blocks(results, older))
 
 
 def fill(page: str, texts: dict[str, str]) -> str:
@@ -305,7 +403,7 @@ def main() -> None:
     parser.add_argument("--check", action="store_true", help="only say whether the page is right")
     arguments = parser.parse_args()
     old = PAGE.read_text()
-    new = render(old, load())
+    new = render(old, load(), load(OLDER))
     if arguments.check:
         if old != new:
             sys.exit("docs/paper.md differs from docs/paper/*.json: run examples/paper/report.py")
