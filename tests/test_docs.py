@@ -101,10 +101,11 @@ def test_every_page_is_reachable_from_the_index():
     assert not missing
 
 
-def test_accuracy_page_shows_the_committed_results(tmp_path):
-    script = ROOT / "benchmarks" / "accuracy_page.py"
+def test_pages_show_the_committed_results(tmp_path):
+    script = ROOT / "benchmarks" / "pages.py"
     run_script(script, "--check", cwd=tmp_path)
     assert "<!-- honest_errors -->\n| target" in (ROOT / "docs" / "accuracy.md").read_text()
+    assert "<!-- healthy -->\n|  | runs" in (ROOT / "docs" / "limits.md").read_text()
 
 
 def test_dev_knows_the_commands_that_pages_mention():

@@ -1,19 +1,19 @@
-"""Write the tables of ``docs/accuracy.md`` from the committed results.
+"""Write the tables of ``docs/accuracy.md`` and ``docs/limits.md`` from the committed results.
 
-    python benchmarks/accuracy_page.py [--check]
+    python benchmarks/pages.py [--check]
 
-No number on that page is typed; ``--check`` changes nothing and fails if the page has drifted.
+No result on these pages is typed; ``--check`` changes nothing and fails if one has drifted.
 """
 
 import argparse
 import importlib.util
 import json
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "benchmarks" / "results"
-PAGE = ROOT / "docs" / "accuracy.md"
 END_TO_END = ("paper2d", "twenty", "ten_d", "labels", "docs_pair4", "docs_pair80")
 
 
@@ -125,21 +125,70 @@ def speed() -> str:
     return f"{table(['what', 'ratio'], rows)}\n\n{source(found)}"
 
 
-BLOCKS = {"honest_errors": honest_errors, "end_to_end": end_to_end, "smc": smc, "speed": speed}
+def _by_series(study: str, header: list[str], show: Callable[[dict], list[str]]) -> str:
+    """Table of a study of limits, a row for each PyMC series."""
+    found = results("limits_")
+    rows = [
+        [f"PyMC {name.removeprefix('pymc')}", str(r["report"][study]["runs"]),
+         *show(r["report"][study])]
+        for name, r in found
+    ]  # fmt: skip
+    return f"{table(['', 'runs', *header], rows)}\n\n{source(found)}"
+
+
+def missed_half() -> str:
+    return _by_series(
+        "missed_half",
+        ["log marginal likelihood, error", "runs with a warning"],
+        lambda r: [f"{r['mean_log_z_error']:.3f}", str(r["with_warnings"])],
+    )
+
+
+def missed_mode() -> str:
+    return _by_series(
+        "missed_mode",
+        ["chains found the mode", "mass is missing", "and a warning says so", "these warnings"],
+        lambda r: [
+            str(r["runs"] - r["wrong"]), str(r["wrong"]), str(r["wrong_with_warnings"]),
+            ", ".join(f"`{code}`" for code in r["wrong_codes"]),
+        ],
+    )  # fmt: skip
+
+
+def two_modes() -> str:
+    return _by_series(
+        "two_modes", ["flagged by `several_modes`"], lambda r: [str(r["several_modes"])]
+    )
+
+
+def healthy() -> str:
+    return _by_series(
+        "healthy",
+        ["with a warning", "PyMC's own checks object"],
+        lambda r: [str(r["with_warnings"]), str(r["pymc_objects"])],
+    )
+
+
+PAGES = {
+    "accuracy.md": (honest_errors, end_to_end, smc, speed),
+    "limits.md": (missed_half, missed_mode, two_modes, healthy),
+}
 
 
 def main() -> None:
-    """Write the page, or check it."""
+    """Write the pages, or check them."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--check", action="store_true", help="only say whether the page is right")
+    parser.add_argument("--check", action="store_true", help="only say whether pages are right")
     arguments = parser.parse_args()
-    old = PAGE.read_text()
-    new = paper.fill(old, {name: block() for name, block in BLOCKS.items()})
-    if not arguments.check:
-        PAGE.write_text(new)
-        print(f"{PAGE} written")
-    elif old != new:
-        sys.exit("docs/accuracy.md differs from the results: run benchmarks/accuracy_page.py")
+    for name, blocks in PAGES.items():
+        page = ROOT / "docs" / name
+        old = page.read_text()
+        new = paper.fill(old, {block.__name__: block() for block in blocks})
+        if not arguments.check:
+            page.write_text(new)
+            print(f"{page} written")
+        elif old != new:
+            sys.exit(f"docs/{name} differs from the results: run benchmarks/pages.py")
 
 
 if __name__ == "__main__":
