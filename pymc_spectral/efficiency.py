@@ -79,10 +79,10 @@ def recommended_landmarks(
     two cells, each coordinate divided by its standard deviation within the cells, divided by the
     root of the number of coordinates.
 
-    It is generous. On the paper's own example a fiftieth of it is enough or less (see the page on
-    the paper's results), and the square of the smallest weight makes it explode for rare modes. So
-    a run with fewer landmarks is not wrong: exactness never depends on the partition. Only when
-    cells mix badly (`r_hat`, ESS by cell) and the number used is far below this one, more
+    It is rough. On the paper's own example good partitions are met at a small part of it (see the
+    page on the paper's results), and the square of the smallest weight makes it explode for rare
+    modes. A run with fewer landmarks is not wrong: exactness never depends on the partition. Only
+    when cells mix badly (`r_hat`, ESS by cell) and the number used is far below this one, more
     landmarks are worth a try.
     """
     return landmarks_of_groups(_weighed(idata), var_names, largest)
@@ -123,14 +123,15 @@ def efficiency_ratio(
         a plain ``pm.sample`` with the same kernel, from whose autocorrelations it is then taken.
         Such chains must have found all modes and travelled between them; where they did not, the
         gap comes out far too large, and so does the ratio. Default: an upper bound from the run
-        itself, see Notes; the ratio is then an upper bound too.
+        itself, see Notes, which makes the ratio larger, several times so where chains come back to
+        the boundary again and again.
 
     Returns
     -------
     DataFrame
         A row per scalar parameter: ``ratio``, the left side of the paper's inequality for the
         function h = parameter minus posterior mean; ``ratio_any``, the same for the least
-        favourable h; ``gap``, the ``1 - lambda`` that was used.
+        favourable h, the same number in every row; ``gap``, the ``1 - lambda`` that was used.
 
     Notes
     -----
@@ -147,13 +148,15 @@ def efficiency_ratio(
     4. ``1 - lambda``, by default: any set S bounds the gap of a reversible kernel,
        ``1 - lambda <= P(leave S) / (1 - pi(S))``. Cells are such sets, and a chain that is to
        leave its cell must try to: the bound is the least ``(rate of boundary hits) / (1 - w_i)``.
-       No hit in T draws counts as three, the 95 % limit; as the least of several counts the
-       estimate leans low, by a quarter where chains come to the boundary some tens of times.
+       No hit in T draws counts as three, the 95 % limit of independent ones; as hits come in
+       clusters, and as the least of several counts, the estimate leans low, by a quarter where
+       chains come to the boundary some tens of times.
        There is no such bound, and the gap is taken as 1, with one cell, with a kernel that does
        not report hits (slice), and with one other than NUTS that reports none in any cell.
 
-    For h least favourable, ``|h|_i^2 <= |h|^2 / w_i``, hence
-    ``ratio_any = sum_i n w_i (1 - lambda) / (1 - lambda_i)``.
+    The shares ``w_i |h|_i^2 / |h|^2`` add up to one, so that the least favourable h lives in one
+    cell, and ``ratio_any = max_i n w_i (1 - lambda) / (1 - lambda_i)``. The paper bounds every
+    share by one instead and minimises the sum over cells, which is up to n times as large.
     """
     groups = _weighed(idata)
     weights = groups["cells"]["weight"].values
@@ -183,7 +186,7 @@ def efficiency_ratio(
     whole = weights @ norms
     with np.errstate(divide="ignore", invalid="ignore"):
         ratio = n * gap * ((weights**2 * inverse_gaps) @ norms) / whole
-    worst = n * gap * float(weights @ inverse_gaps)
+    worst = n * gap * float(np.max(weights * inverse_gaps))
     return pd.DataFrame({"ratio": ratio, "ratio_any": worst, "gap": gap}, index=pd.Index(names))
 
 

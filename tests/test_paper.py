@@ -47,6 +47,7 @@ def check_exhibit1(n: dict) -> None:
     assert n["a"]["minimiser_clustering"] == pytest.approx(0, abs=1e-9)
     assert n["b"]["gain_bound_at_0.15"] > 1e6 > n["b"]["gain_bound_at_0.4"] > 5
     # The bound holds for every h, so also for h(x) = x.
+    assert all(w < p for w, p in zip(n["c"]["inverse_worst"], n["c"]["inverse_plain"], strict=True))
     pairs = zip(n["b"]["log_exact"], n["b"]["log_bound"], strict=True)
     assert all(exact < bound for exact, bound in pairs)
 

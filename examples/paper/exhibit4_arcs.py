@@ -2,7 +2,8 @@
 
 The main observations to make are:
 
-- spectral clustering gives each arc a cell; k-means cuts both, since its cells are convex;
+- spectral clustering gives each arc a cell, or nearly so if the exploration left a gap; k-means
+  cuts both, since its cells are convex;
 - a k-means cell then holds pieces of both arcs that no small step connects: its chain stays in the
   piece in which it started, and the error does not fall however long it runs. The mean shows it or
   hides it, according to where chains start: the arcs are symmetric, and so are the pieces missed.
@@ -12,8 +13,9 @@ The main observations to make are:
   the paper prints them (the second one flattened, a misprint).
 
 Two chains of 5000 steps explore, one from each set, N = 700, Q = N(0, 0.015 I), 10,000 steps per
-cell; weights come from one run of the step and stay fixed, as in the paper. Where k-means cuts is
-an accident of the exploration, so the 200 repeats are of 8 explorations, 25 each.
+cell; weights come from one run of the step and stay fixed, as in the paper. Where cells are cut is
+an accident of the exploration, so the 200 repeats are of 8 explorations, 25 each, and expectations
+of 24. Chains start at the centre of their cell, as the paper recommends, or elsewhere.
 """
 
 from collections.abc import Callable
@@ -37,13 +39,19 @@ PAPER = {"spectral": (0.04, 0.05), "kmeans": (0.13, 0.03)}
 
 @dataclass
 class Shape:
-    """A uniform distribution on two sets: its model, its support and its mean."""
+    """A uniform distribution on two sets, the first the same in both: model, support, mean."""
 
     build: Callable[[], pm.Model]
     inside: Callable[[np.ndarray], np.ndarray]
     mean: np.ndarray
     sample: Callable[[np.random.Generator, int], np.ndarray]
     starts: np.ndarray
+
+
+def on_first(x, y):
+    """Whether a point of the support, or of PyTensor's, lies on S1."""
+    radius = (x**2 + y**2) ** 0.5
+    return (radius >= 1) & (radius <= 1.1) & (x <= radius / 2)
 
 
 def as_run() -> Shape:
@@ -64,10 +72,6 @@ def as_printed() -> Shape:
     Its points lie in the ellipse with half axes 1.1 and 0.1, on the ellipse of half axes r and
     r - 1 for one r; left of -1/2, those with |t| > 4 pi / 6 are missing.
     """
-
-    def on_first(x, y):
-        radius = (x**2 + y**2) ** 0.5
-        return (radius >= 1) & (radius <= 1.1) & (x <= radius / 2)
 
     def on_second(x, y):
         ellipse = x**2 / 1.21 + y**2 / 0.01 <= 1
@@ -107,8 +111,8 @@ SHAPES = {"as run": as_run, "as printed": as_printed}
 def walk(shape, starts, T, rng, partition=None):
     """Metropolis with proposal N(0, Q I) on a uniform distribution, many chains at once.
 
-    Returns the means of x and of the squares about the true mean, and the last 5000 positions if
-    there is no partition to respect.
+    Returns the means of x and of the squares about the true mean, and all positions if there is no
+    partition to respect.
     """
     x = starts.copy()
     cell = None if partition is None else partition.predict(starts)
@@ -162,33 +166,40 @@ def by_step(shape, partition, T, few, seed):
     return weights, distance(weights @ later, shape.mean)
 
 
-def expectations(shape, partition, T, spacing, weights):
-    """Expected squared errors by linear algebra, for every kind of start.
+class Expectations:
+    """Expected squared errors by linear algebra, for every kind of start."""
 
-    With exact weights, and, as in the simulation, with those of the bridge.
-    """
+    def __init__(self, shape: Shape, partition, spacing: float):
+        def log_density(points):
+            return np.where(shape.inside(points), 0.0, -np.inf)
 
-    def log_density(points):
-        return np.where(shape.inside(points), 0.0, -np.inf)
+        box = lattice([-1.2, -2.2], [1.2, 1.2], spacing)
+        self.chains, self.mass = restricted_chains(partition.predict, log_density, box, Q, spacing)
+        chains = self.chains
+        self.starts = {
+            "target": [chain.mass for chain in chains],
+            "random": [chain.start_at(partition.members(k)) for k, chain in enumerate(chains)],
+            "centre": [chain.start_at(partition.members(k)[:1]) for k, chain in enumerate(chains)],
+        }
+        cells = partition.predict(shape.starts)
+        if sorted(cells) == [0, 1]:
+            places = zip(chains, shape.starts[np.argsort(cells)], strict=True)
+            self.starts["explorers"] = [chain.start_at(place[None]) for chain, place in places]
+        # The lattice's own mean, so that its edges do not count as an error.
+        self.truth = self.mass @ [chain.mass @ chain.points for chain in chains]
+        shares = sorted(on_first(*chain.points.T) @ chain.mass for chain in chains)
+        self.are_the_sets = shares[0] < 0.01 and shares[1] > 0.99
 
-    box = lattice([-1.2, -2.2], [1.2, 1.2], spacing)
-    chains, mass = restricted_chains(partition.predict, log_density, box, Q, spacing)
-    starts = {
-        "target": [chain.mass for chain in chains],
-        "random": [chain.start_at(partition.members(k)) for k, chain in enumerate(chains)],
-        "centre": [chain.start_at(partition.members(k)[:1]) for k, chain in enumerate(chains)],
-    }
-    cells = partition.predict(shape.starts)
-    if sorted(cells) == [0, 1]:
-        places = shape.starts[np.argsort(cells)]
-        starts["explorers"] = [c.start_at(p[None]) for c, p in zip(chains, places, strict=True)]
-    # The lattice's own mean, so that its edges do not count as an error.
-    truth = mass @ [chain.mass @ chain.points for chain in chains]
-    return {
-        f"{name}_expected{suffix}": np.array([expected_error(chains, law, w, truth, T)])
-        for name, law in starts.items()
-        for suffix, w in (("", weights), ("_exact_weights", mass))
-    }
+    def errors(self, T: int, weights=None) -> dict[str, np.ndarray]:
+        """With exact weights, or, as in the simulation, with those of the bridge."""
+        suffix = "_exact_weights" if weights is None else ""
+        weights = self.mass if weights is None else weights
+        return {
+            f"{name}_expected{suffix}": np.array(
+                [expected_error(self.chains, law, weights, self.truth, T)]
+            )
+            for name, law in self.starts.items()
+        }
 
 
 def compare(shape, partition, T, many, few, seed, rng, exact_draws):
@@ -225,37 +236,62 @@ def together(parts):
     return {**whole, "by_partition": means}
 
 
+def factor_of(kmeans: dict, spectral: dict) -> dict:
+    """Ratio of two mean errors over the same explorations, its error by the jackknife."""
+    means = np.array([kmeans["by_partition"], spectral["by_partition"]])
+    n = means.shape[1]
+    without = (means.sum(axis=1, keepdims=True) - means) / max(n - 1, 1)
+    spread = (without[0] / without[1]).var() if n > 1 else 0.0
+    return {
+        "mean": kmeans["mean"] / spectral["mean"],
+        "standard_error": np.sqrt((n - 1) * spread),
+    }
+
+
 def exhibit(quick: bool, seed: int, repeats: int | None = None):
-    T, many, few, explorations = (300, 20, 2, 1) if quick else (10_000, 25, repeats or 2, 8)
-    n_landmarks, exact_draws, spacing = (200, 10_000, 0.05) if quick else (700, 400_000, 0.025)
+    T, many, few, explorations = (
+        (300, 20, 2, (1, 1)) if quick else (10_000, 25, repeats or 2, (8, 24))
+    )
+    n_landmarks, exact_draws, spacing = (200, 10_000, 0.05) if quick else (700, 400_000, 0.03)
     numbers, drawn = {"published": PAPER}, []
     for name in list(SHAPES)[: 1 if quick else 2]:
         shape = SHAPES[name]()
-        rng = np.random.default_rng([seed, len(drawn)])
         parts = {"spectral": [], "kmeans": []}
-        for k in range(explorations):
+        for k in range(explorations[1]):
+            rng = np.random.default_rng([seed, len(drawn), k])
             points = walk(shape, shape.starts, 1500 if quick else 5000, rng)[2]
             for method, done in parts.items():
                 partition = make_partition(method, points, n_landmarks, seed + k)
-                found, *masses = compare(shape, partition, T, many, few, seed + k, rng, exact_draws)
-                found |= expectations(shape, partition, T, spacing, masses[0])
-                done.append((partition, found, *masses))
+                exact = Expectations(shape, partition, spacing)
+                found, masses = exact.errors(T), (None, None)
+                if k < explorations[0]:
+                    more, *masses = compare(
+                        shape, partition, T, many, few, seed + k, rng, exact_draws
+                    )
+                    found |= more | exact.errors(T, masses[0])
+                done.append((partition, found, *masses, exact.are_the_sets))
         numbers[name] = {}
         for method, done in parts.items():
-            every = [found for _, found, _, _ in done]
-            keys = [key for key in every[0] if all(key in found for found in every)]
+            r = {}
+            for key in dict.fromkeys(key for _, found, *_ in done for key in found):
+                wanted = done if key.endswith("expected_exact_weights") else done[: explorations[0]]
+                # Starts of explorers are left out unless they serve for every exploration.
+                if all(key in found for _, found, *_ in wanted):
+                    r[key] = together([found[key] for _, found, *_ in wanted])
+            simulated = done[: explorations[0]]
             numbers[name][method] = {
-                **{key: together([found[key] for found in every]) for key in keys},
-                "weights": [weights for _, _, weights, _ in done],
-                "mass": [mass for _, _, _, mass in done],
+                **r,
+                "weights": [weights for _, _, weights, _, _ in simulated],
+                "mass": [mass for _, _, _, mass, _ in simulated],
+                "cells_are_the_sets": [whole for *_, whole in done],
             }
-            r = numbers[name][method]
             drawn.append((name, method, done[0][0], r))
-            print(name, method, {k: round(r[k]["mean"], 4) for k in keys}, flush=True)
+            print(name, method, {k: round(v["mean"], 4) for k, v in r.items()}, flush=True)
+        both = [numbers[name][method] for method in ("kmeans", "spectral")]
         numbers[name]["factor"] = {
-            start: numbers[name]["kmeans"][start]["mean"] / numbers[name]["spectral"][start]["mean"]
-            for start in ("centre", "random", "explorers", "centre_squares", "random_squares")
-            if all(start in numbers[name][method] for method in ("kmeans", "spectral"))
+            key: factor_of(*(r[key] for r in both))
+            for key in both[0]
+            if key in both[1] and isinstance(both[0][key], dict)
         }
     return numbers, picture(drawn)
 
@@ -279,7 +315,7 @@ def picture(drawn) -> plt.Figure:
         title = {"spectral": "Spectral", "kmeans": "k-means"}[method]
         axis.set(
             title=f"{title} cells, arcs {name}\n"
-            f"squared error {numbers['random']['mean']:.2g} (random starts)",
+            f"mean squared error {numbers['centre']['mean']:.2g} (starts at centres)",
             xlabel="x[0]", ylabel="x[1]", aspect="equal",
         )  # fmt: skip
         axis.title.set_fontsize(10)

@@ -2,11 +2,12 @@
 
 The main observations to make are:
 
-- about a hundred landmarks give a partition whose chains mix within 1 % as fast as with the best
-  one, fewer when the modes are far apart;
-- the heuristic (largest distance between cells / smallest weight times gap)^2 is far above what is
-  needed here, and grows with the separation: it names a number at which there is no reason to look
-  for more;
+- somewhere among the first hundred or two landmarks there is a number at which chains mix within
+  1 % as fast as with the best partition, earlier when the modes are far apart. This first number,
+  the paper's N_max, is no number that suffices: at a given N, most partitions of modes that touch
+  are further off, and come nearer slowly;
+- the heuristic (largest distance between cells / smallest weight times gap)^2 is far above N_max,
+  and grows with the separation, while N_max does not;
 - this does not hang on tau, which the paper does not print: 1 here, and 0.5 and 2 beside it.
 
 The target is half N(-mu, 1), half N(mu, 1), Q uniform on [x - tau, x + tau]. ``SpectralPartition``
@@ -27,6 +28,8 @@ TAU, OTHER_TAUS = 1.0, (0.5, 2.0)
 SPACING, FINER = 0.05, 5
 EPSILONS = (0.015, 0.01, 0.0085)
 LARGEST = 1000
+# Numbers of landmarks at which the share of good partitions is counted.
+FIXED, FIXED_EPSILON = (100, 200, 400, 800), 0.01
 NUMBERS = [*range(2, 60), *np.unique((60 * 1.05 ** np.arange(58)).astype(int))]
 
 
@@ -86,11 +89,15 @@ def algorithm_2(points: np.ndarray, x: np.ndarray, tau: float) -> np.ndarray:
 
 
 def two_means(vectors: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Exact 2-means of rows on the unit circle: the best of all splits of the sorted angles."""
+    """Exact 2-means of rows on an arc of the unit circle: the best split of the sorted angles."""
     # A third separate group of points is 0 in both eigenvectors, up to rounding: it stays at 0.
     norm = np.linalg.norm(vectors, axis=1, keepdims=True)
     z = np.where(norm > 1e-9, vectors / np.maximum(norm, 1e-9), 0.0)
-    order = np.argsort(np.arctan2(z[:, 0], z[:, 1]))
+    angle = np.arctan2(z[:, 0], z[:, 1])
+    # Angles are counted from the widest gap between them, so that no group straddles the start.
+    order = np.argsort(angle)
+    gaps = np.diff(angle[order], append=angle[order[0]] + 2 * np.pi)
+    order = np.roll(order, -1 - int(np.argmax(gaps)))
     sums = np.cumsum(z[order], axis=0)
     count = np.arange(1, len(z))[:, None]
     gain = (sums[:-1] ** 2 / count + (sums[-1] - sums[:-1]) ** 2 / (len(z) - count)).sum(axis=1)
@@ -100,13 +107,16 @@ def two_means(vectors: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return labels, np.array([z[labels == k].mean(axis=0) for k in (0, 1)])
 
 
-def n_max(target: Line, mu: float, rng: np.random.Generator) -> list[int]:
+def quality(target: Line, points: np.ndarray) -> float:
+    """Smaller gap of the partition from these points, against that of the best one."""
+    return target.smaller_gap(algorithm_2(points, target.fine, target.tau)) / target.best
+
+
+def n_max(target: Line, points: np.ndarray) -> list[int]:
     """First N that is good enough, for each epsilon; LARGEST if none is."""
-    points = rng.standard_normal(LARGEST) + mu * rng.choice([-1, 1], size=LARGEST)
     found = dict.fromkeys(EPSILONS, LARGEST)
     for n in (n for n in NUMBERS if n < LARGEST):
-        mask = algorithm_2(points[:n], target.fine, target.tau)
-        reached = target.smaller_gap(mask) / target.best
+        reached = quality(target, points[:n])
         for epsilon in EPSILONS:
             if found[epsilon] == LARGEST and reached >= 1 - epsilon:
                 found[epsilon] = n
@@ -117,10 +127,15 @@ def n_max(target: Line, mu: float, rng: np.random.Generator) -> list[int]:
 
 def study(separations: np.ndarray, tau: float, repeats: int, rng: np.random.Generator) -> dict:
     """N_max and the heuristic at every separation."""
-    found, medians, heuristic, capped = [], [], [], 0
+    found, medians, heuristic, good, capped = [], [], [], [], 0
     for mu in separations:
         target = Line(mu, tau)
-        runs = np.array([n_max(target, mu, rng) for _ in range(repeats)])
+        sequences = rng.standard_normal((repeats, LARGEST))
+        sequences += mu * rng.choice([-1, 1], size=(repeats, LARGEST))
+        runs = np.array([n_max(target, points) for points in sequences])
+        good.append(
+            [[quality(target, x[:n]) >= 1 - FIXED_EPSILON for n in FIXED] for x in sequences]
+        )
         capped += int((runs == LARGEST).sum())
         found.append(runs.mean(axis=0))
         medians.append(np.median(runs, axis=0))
@@ -128,7 +143,7 @@ def study(separations: np.ndarray, tau: float, repeats: int, rng: np.random.Gene
     found, heuristic = np.array(found), np.array(heuristic)
     return {
         "tau": tau, "runs_at_largest": capped, "n_max": found, "heuristic": heuristic,
-        "median_n_max": np.mean(medians, axis=0),
+        "share_good": np.mean(good, axis=(0, 1)), "median_n_max": np.mean(medians, axis=0),
         "mean_n_max": found.mean(axis=0), "largest_mean_n_max": found.max(axis=0),
         "constant": float(np.exp(np.log(found / heuristic[:, None]).mean())),
         "correlation_of_logs": np.corrcoef(np.log(found.mean(axis=1)), np.log(heuristic))[0, 1],
@@ -161,7 +176,8 @@ def exhibit(quick: bool, seed: int, repeats: int | None = None):
              title=f"N_max, mean of {repeats} runs; lines smoothed over five")  # fmt: skip
     axis.legend(frameon=False)
     numbers = {
-        "repeats": repeats, "largest_tried": LARGEST, "epsilon": EPSILONS, "mu": separations,
+        "repeats": repeats, "largest_tried": LARGEST, "fixed": FIXED,
+        "fixed_epsilon": FIXED_EPSILON, "epsilon": EPSILONS, "mu": separations,
         **main, "other_taus": others,
     }  # fmt: skip
     return numbers, figure

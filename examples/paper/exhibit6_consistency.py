@@ -9,6 +9,8 @@ The main observations to make are:
 
 The target is half N(-1, 0.4), half N(1, 0.4), the kernel Metropolis with a uniform proposal of
 half-width 0.2; weights are estimated from the same draws as the means, by the geometric bridge.
+The theorem is for a bounded space, which this is not. The random cut is a draw from the target,
+drawn again if it falls between the modes, where it would be no bad cut.
 """
 
 import matplotlib.pyplot as plt

@@ -46,15 +46,18 @@ def exhibit(quick: bool, seed: int, repeats: int | None = None):
         idata = pm.sample(
             draws=draws, tune=0, step=step, chains=2 * repeats, random_seed=seed, **QUIET
         )
-        # One chain after another through both modes: what a plain run would have to be.
+        # Long enough to travel between the modes many times: what a plain run would have to be.
         free = pm.Metropolis(S=np.array([TAU]), proposal_dist=UniformProposal, tune=False)
-        plain = pm.sample(draws=10 * draws, tune=0, step=free, chains=2, random_seed=seed, **QUIET)
+        plain = pm.sample(
+            draws=5 * draws, tune=0, step=free, chains=2 * repeats, random_seed=seed, **QUIET
+        )
     known, bound, by_run = [], [], []
     for r in range(repeats):
-        one = ps.reweight(idata.isel(chain=[2 * r, 2 * r + 1]))
+        mine = {"chain": [2 * r, 2 * r + 1]}
+        one = ps.reweight(idata.isel(mine))
         known.append(ps.efficiency_ratio(one, naive=truth["gap"]).loc["x", "ratio"])
         bound.append(ps.efficiency_ratio(one).loc["x", "ratio"])
-        by_run.append(ps.efficiency_ratio(one, naive=plain).loc["x", "ratio"])
+        by_run.append(ps.efficiency_ratio(one, naive=plain.isel(mine)).loc["x", "ratio"])
     estimates = {"known_gap": known, "plain_run": by_run, "bound": bound}
     numbers = {
         "exact": truth,
