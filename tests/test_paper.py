@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from helpers import run_script
+from sklearn.cluster import KMeans
 
 ROOT = Path(__file__).resolve().parent.parent
 FOLDER = ROOT / "examples" / "paper"
@@ -182,6 +183,20 @@ def test_moments_on_a_lattice(rng, T, far, flat):
         expected = by_recursion(chain, T, start, truth)
         np.testing.assert_allclose(first, expected[0], rtol=1e-9, atol=1e-12)
         assert second == pytest.approx(expected[1], rel=1e-9)
+
+
+def test_two_means_of_exhibit5_is_the_best_split(rng, monkeypatch):
+    """Whatever the signs that the eigensolver gives its vectors."""
+    monkeypatch.syspath_prepend(FOLDER)
+    two_means = load("exhibit5_landmarks").two_means
+    for _ in range(5):
+        angles = rng.choice([-0.9, 0.6], size=40) + rng.normal(0, 0.25, size=40)
+        rows = np.column_stack([np.sin(angles), np.cos(angles)])  # the leading one is last
+        best = KMeans(2, n_init=20, random_state=0).fit(rows).inertia_
+        for signs in ([1, 1], [1, -1], [-1, 1], [-1, -1]):
+            z = rows * signs
+            labels, centres = two_means(z * rng.uniform(0.1, 1, size=(40, 1)))
+            assert np.sum((z - centres[labels]) ** 2) <= best * (1 + 1e-9)
 
 
 def test_expected_error_on_a_lattice_knows_bias_and_weights():
