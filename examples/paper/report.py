@@ -9,7 +9,6 @@ The main observations to make are:
 """
 
 import argparse
-import inspect
 import json
 import re
 import sys
@@ -348,17 +347,6 @@ def source(record: dict) -> str:
     )
 
 
-def difference(a, b) -> float:
-    """Largest relative difference between the numbers of two results of the same shape."""
-    if isinstance(a, dict):
-        return max((difference(a[k], b[k]) for k in a), default=0.0)
-    if isinstance(a, list):
-        return max((difference(x, y) for x, y in zip(a, b, strict=True)), default=0.0)
-    if isinstance(a, bool | str) or a is None:
-        return 0.0 if a == b else float("inf")
-    return abs(a - b) / max(abs(a), abs(b), 1e-12)
-
-
 def blocks(results: dict[str, dict], older: dict[str, dict]) -> dict[str, str]:
     """Text of every generated block."""
     found = {"verdicts": verdicts(results, older)}
@@ -367,17 +355,9 @@ def blocks(results: dict[str, dict], older: dict[str, dict]) -> dict[str, str]:
         if name not in results:
             found[name] = f"Not run in full yet: {command}."
             continue
-        record, twin = results[name], older.get(name)
-        show = globals()[name]
-        shows_both = "older" in inspect.signature(show).parameters
-        numbers = [record["numbers"], *([twin["numbers"]] if twin and shows_both else [])]
-        text = f"{show(*numbers)}\n\n{command}: {source(record)}"
-        if twin:
-            text += f"; and {source(twin)}"
-        if twin and not shows_both:
-            largest = difference(record["numbers"], twin["numbers"])
-            text += f" (largest relative difference of any number: {number(largest)})"
-        found[name] = f"{text}."
+        records = [record[name] for record in (results, older) if name in record]
+        text = globals()[name](*(record["numbers"] for record in records))
+        found[name] = f"{text}\n\n{command}: {'; and '.join(map(source, records))}."
     return found
 
 
