@@ -53,11 +53,11 @@ def exhibit(quick: bool, seed: int, repeats: int | None = None):
         )
     known, bound, by_run = [], [], []
     for r in range(repeats):
-        mine = {"chain": [2 * r, 2 * r + 1]}
-        one = ps.reweight(idata.isel(mine))
+        mine = [2 * r, 2 * r + 1]
+        one = ps.reweight(idata.isel(chain=mine))
         known.append(ps.efficiency_ratio(one, naive=truth["gap"]).loc["x", "ratio"])
         bound.append(ps.efficiency_ratio(one).loc["x", "ratio"])
-        by_run.append(ps.efficiency_ratio(one, naive=plain.isel(mine)).loc["x", "ratio"])
+        by_run.append(ps.efficiency_ratio(one, naive=plain.isel(chain=mine)).loc["x", "ratio"])
     estimates = {"known_gap": known, "plain_run": by_run, "bound": bound}
     numbers = {
         "exact": truth,
