@@ -202,10 +202,9 @@ class Expectations:
         }
 
 
-def compare(shape, partition, T, many, few, seed, rng, exact_draws):
+def simulate(shape, partition, weights, T, many, rng, exact_draws):
     """Squared errors of repeated last stages, from several kinds of starting points."""
-    weights, found = by_step(shape, partition, T, few, seed)
-    found = {"step": found}
+    found = {}
     draws = shape.sample(rng, exact_draws)
     mass = np.bincount(partition.predict(draws), minlength=2) / exact_draws
     spread = ((draws - shape.mean) ** 2).mean(axis=0)
@@ -224,7 +223,7 @@ def compare(shape, partition, T, many, few, seed, rng, exact_draws):
         found[name] = distance(weights @ means, shape.mean)
         found[name + "_exact_weights"] = distance(mass @ means, shape.mean)
         found[name + "_squares"] = distance(weights @ squares, spread)
-    return found, weights, mass
+    return found
 
 
 def together(parts):
@@ -249,41 +248,40 @@ def factor_of(kmeans: dict, spectral: dict) -> dict:
 
 
 def exhibit(quick: bool, seed: int, repeats: int | None = None):
-    T, many, few, explorations = (
-        (300, 20, 2, (1, 1)) if quick else (10_000, 25, repeats or 2, (8, 24))
-    )
-    n_landmarks, exact_draws, spacing = (200, 10_000, 0.05) if quick else (700, 400_000, 0.03)
+    T, many, few, n_landmarks = (300, 20, 2, 200) if quick else (10_000, 25, repeats or 2, 700)
+    exact_draws, spacing = (10_000, 0.05) if quick else (400_000, 0.03)
+    explorations, simulated = (1, 1) if quick else (24, 8)
     numbers, drawn = {"published": PAPER}, []
     for name in list(SHAPES)[: 1 if quick else 2]:
         shape = SHAPES[name]()
         parts = {"spectral": [], "kmeans": []}
-        for k in range(explorations[1]):
+        for k in range(explorations):
             rng = np.random.default_rng([seed, len(drawn), k])
             points = walk(shape, shape.starts, 1500 if quick else 5000, rng)[2]
             for method, done in parts.items():
                 partition = make_partition(method, points, n_landmarks, seed + k)
                 exact = Expectations(shape, partition, spacing)
-                found, masses = exact.errors(T), (None, None)
-                if k < explorations[0]:
-                    more, *masses = compare(
-                        shape, partition, T, many, few, seed + k, rng, exact_draws
-                    )
-                    found |= more | exact.errors(T, masses[0])
-                done.append((partition, found, *masses, exact.are_the_sets))
+                is_simulated = k < simulated
+                weights, by_few = by_step(shape, partition, T, few if is_simulated else 0, seed + k)
+                found = exact.errors(T) | exact.errors(T, weights)
+                if is_simulated:
+                    found["step"] = by_few
+                    found |= simulate(shape, partition, weights, T, many, rng, exact_draws)
+                done.append((partition, found, weights, exact))
         numbers[name] = {}
         for method, done in parts.items():
             r = {}
-            for key in dict.fromkeys(key for _, found, *_ in done for key in found):
-                wanted = done if key.endswith("expected_exact_weights") else done[: explorations[0]]
+            for key in dict.fromkeys(key for _, found, _, _ in done for key in found):
+                wanted = [found for _, found, _, _ in done]
+                wanted = wanted if "_expected" in key else wanted[:simulated]
                 # Starts of explorers are left out unless they serve for every exploration.
-                if all(key in found for _, found, *_ in wanted):
-                    r[key] = together([found[key] for _, found, *_ in wanted])
-            simulated = done[: explorations[0]]
+                if all(key in found for found in wanted):
+                    r[key] = together([found[key] for found in wanted])
             numbers[name][method] = {
                 **r,
-                "weights": [weights for _, _, weights, _, _ in simulated],
-                "mass": [mass for _, _, _, mass, _ in simulated],
-                "cells_are_the_sets": [whole for *_, whole in done],
+                "weights": [weights for _, _, weights, _ in done],
+                "mass": [exact.mass for *_, exact in done],
+                "cells_are_the_sets": [exact.are_the_sets for *_, exact in done],
             }
             drawn.append((name, method, done[0][0], r))
             print(name, method, {k: round(v["mean"], 4) for k, v in r.items()}, flush=True)

@@ -13,6 +13,7 @@ import json
 import re
 import sys
 from collections.abc import Callable
+from itertools import product
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -188,32 +189,48 @@ def exhibit4(n: dict, older: dict | None = None) -> str:
 
     def simulated(shape):
         found = [column(n, shape, s) for s in STARTS if s != "target"]
-        found.append(column(n, shape, "centre_expected", lambda r: number(r["mean"])))
         found += [column(n, shape, key) for key in ("random_squares", "step")]
         return found + ([column(older, shape, "step")] if older else [])
 
-    def expected(shape):
-        found = [column(n, shape, f"{s}_expected_exact_weights") for s in STARTS]
-        spread = [n[shape][m]["target_expected_exact_weights"]["by_partition"] for m in METHODS]
-        found.append([*(f"{number(min(x))} to {number(max(x))}" for x in spread), ""])
+    def first_expected(shape):
+        """Expectation for the very explorations that were simulated, from the centres."""
+        size = n[shape]["spectral"]["centre"]["partitions"]
+        values = [n[shape][m]["centre_expected"]["by_partition"][:size] for m in METHODS]
+        means = [sum(x) / size for x in values]
+        return [*map(number, means), number(means[1] / means[0])]
+
+    def expected(shape, suffix):
+        found = [column(n, shape, f"{s}_expected{suffix}") for s in STARTS]
+        spread = [n[shape][m][f"centre_expected{suffix}"]["by_partition"] for m in METHODS]
+        return [*found, [*(f"{number(min(x))} to {number(max(x))}" for x in spread), ""]]
+
+    def exact(shape):
+        found = expected(shape, "_exact_weights")
+        values = n[shape]["spectral"]["target_expected_exact_weights"]["by_partition"]
         whole = n[shape]["spectral"]["cells_are_the_sets"]
-        pure = [x for x, is_whole in zip(spread[0], whole, strict=True) if is_whole]
+        pure = [x for x, is_whole in zip(values, whole, strict=True) if is_whole]
         mean = number(sum(pure) / len(pure)) if pure else "none"
-        found.append([f"{mean} ({sum(whole)} of {len(whole)})", "", ""])
-        return found
+        return [*found, [f"{mean} ({sum(whole)} of {len(whole)})", "", ""]]
 
     by_step = "random landmarks, by the step"
-    header = ["cells", "paper", *(f"starts: {name}" for s, name in STARTS.items() if s != "target"),
-              "the first of these, expected", "mean squares, random landmarks",
+    starts = [f"starts: {name}" for name in STARTS.values()]
+    header = ["cells", "paper", starts[0], "the same, expected", *starts[1:3],
+              "mean squares, random landmarks",
               *([f"{by_step}, PyMC {k}" for k in (6, 5)] if older else [by_step])]  # fmt: skip
-    second = ["cells", "paper", *(f"starts: {name}" for name in STARTS.values()),
-              "single explorations, starts from the target",
-              "mean of those whose cells are the two sets"]  # fmt: skip
-    r, e = (n[shapes[0]]["spectral"][k] for k in ("random", "target_expected_exact_weights"))
+    second = ["cells", "paper", *starts, "single explorations, centres"]
+    third = [*second, "mean of those whose cells are the two sets, starts from the target"]
+
+    def with_first(shape):
+        columns = simulated(shape)
+        return [columns[0], first_expected(shape), *columns[1:]]
+
+    r, e = (n[shapes[0]]["spectral"][k] for k in ("random", "target_expected"))
     return (
         f"Simulated, {r['repeats']} repeats over {r['partitions']} explorations, weights by the "
-        f"bridge:\n\n{table(header, rows(simulated))}\n\nExpected, by linear algebra, with exact "
-        f"weights, over {e['partitions']} explorations:\n\n{table(second, rows(expected))}"
+        f"bridge:\n\n{table(header, rows(with_first))}\n\n"
+        f"Expected, over {e['partitions']} explorations, weights by the bridge:\n\n"
+        f"{table(second, rows(lambda shape: expected(shape, '')))}\n\n"
+        f"Expected with exact weights:\n\n{table(third, rows(exact))}"
     )
 
 
@@ -316,13 +333,14 @@ def verdicts(results: dict[str, dict], older: dict[str, dict]) -> str:
         )
         found = [s["exhibit4"]["numbers"] if "exhibit4" in s else {} for s in both]
         for shape in (s for s in ("as run", "as printed") if s in found[0]):
-            for start in ("centre", "random", "explorers"):
-                name = f"arcs {shape}, starts: {STARTS[start]};"
+            for start, kind in product(("centre", "random"), ("", "_expected")):
+                how = f"{STARTS[start]}, {'expected' if kind else 'simulated'}"
+                name = f"arcs {shape}, starts: {how};"
                 for text, bar, at_least, part in (
                     ("spectral at or below the printed", spectral, False, "spectral"),
                     ("k-means worse by at least the paper's factor", ratio, True, "factor"),
                 ):
-                    values = [f.get(shape, {}).get(part, {}).get(start) for f in found]
+                    values = [f.get(shape, {}).get(part, {}).get(start + kind) for f in found]
                     if values[0]:
                         judged = [judge(v, bar, at_least) for v in values]
                         rows.append([f"{name} {text} {number(bar)}", *judged])
