@@ -16,6 +16,7 @@ __all__ = [
     "Affinity",
     "Embedding",
     "choose_landmarks",
+    "leading_eigenpairs",
     "nystrom_rule",
     "spectral_embedding",
     "standardisation",
@@ -82,6 +83,17 @@ class Embedding:
         return z / np.linalg.norm(z, axis=1, keepdims=True)
 
 
+def leading_eigenpairs(matrix: Floats, k: int) -> tuple[Floats, Floats]:
+    """Return the k largest eigenvalues of a symmetric matrix, largest first, and their vectors."""
+    n = len(matrix)
+    values, vectors = eigh(matrix, subset_by_index=[n - k, n - 1])
+    if len(values) < k:
+        # LAPACK's solver for a few pairs now and then returns none, and no error, where an
+        # eigenvalue is repeated: that of separate modes is, being 1 for each of them.
+        values, vectors = eigh(matrix, driver="evd")
+    return values[::-1][:k], vectors[:, ::-1][:, :k]
+
+
 def spectral_embedding(
     x: Floats, *, affinity: Affinity, Q: Floats | None, n_neighbours: int, n_vectors: int
 ) -> Embedding:
@@ -107,11 +119,10 @@ def spectral_embedding(
     weights = np.exp(-squared / np.outer(local, local))
     degree = weights.sum(axis=1)
     normalised = weights / np.sqrt(np.outer(degree, degree))
-    k_pairs = min(n_vectors, n)
-    values, vectors = eigh(normalised, subset_by_index=[n - k_pairs, n - 1])
+    values, vectors = leading_eigenpairs(normalised, min(n_vectors, n))
     return Embedding(
-        eigenvalues=values[::-1],
-        eigenvectors=vectors[:, ::-1],
+        eigenvalues=values,
+        eigenvectors=vectors,
         degree=degree,
         shift=shift,
         whiten=whiten,

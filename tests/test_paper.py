@@ -198,7 +198,7 @@ def test_two_means_of_exhibit5_is_the_best_split(rng, monkeypatch):
     two_means = load("exhibit5_landmarks").two_means
     for _ in range(5):
         angles = rng.choice([-0.9, 0.6], size=40) + rng.normal(0, 0.25, size=40)
-        rows = np.column_stack([np.sin(angles), np.cos(angles)])  # the leading one is last
+        rows = np.column_stack([np.cos(angles), np.sin(angles)])
         best = KMeans(2, n_init=20, random_state=0).fit(rows).inertia_
         for signs in ([1, 1], [1, -1], [-1, 1], [-1, -1]):
             z = rows * signs

@@ -9,7 +9,7 @@ from sklearn.base import clone
 from pymc_spectral import KMeansPartition, SpectralPartition, testing
 from pymc_spectral.discriminant import discriminant_rule, mend_islands
 from pymc_spectral.rules import DiscriminantRule, NystromRule
-from pymc_spectral.spectrum import choose_landmarks, spectral_embedding
+from pymc_spectral.spectrum import choose_landmarks, leading_eigenpairs, spectral_embedding
 
 TARGETS = {
     "paper2d": testing.paper2d,
@@ -103,6 +103,21 @@ def test_printed_extension_loses_landmarks():
 
 @pytest.mark.parametrize("extension", ["discriminant", "nystrom"])
 @pytest.mark.parametrize("name", ["paper2d", "twenty", "docs_pair80"])
+def test_leading_eigenpairs_of_separate_groups():
+    """A matrix of eight groups, for which LAPACK's solver for a few pairs returns none."""
+    x = [4.4, 2.96, 2.66, 2.48, -2.97, 2.86, 2.06, 0.63, -1.63, -3.26, -4.06, 3.83, 2.3, 2.65,
+         1.28, 2.72, 3.08, -4.03, -3.85]  # fmt: skip
+    near = (np.abs(np.subtract.outer(x, x)) < 0.5).astype(float)
+    root = np.sqrt(near.sum(axis=1))
+    matrix = near / np.outer(root, root)
+    for k in (1, 2, 8, 9, len(x)):
+        values, vectors = leading_eigenpairs(matrix, k)
+        np.testing.assert_allclose(values[:8], 1)
+        assert np.all(values[8:] < 0.99)
+        np.testing.assert_allclose(matrix @ vectors, vectors * values, atol=1e-12)
+        np.testing.assert_allclose(vectors.T @ vectors, np.eye(k), atol=1e-12)
+
+
 def test_every_point_has_one_cell(name, extension):
     x = draws_of(name)
     fitted = SpectralPartition(extension=extension, n_landmarks=300, random_state=0).fit(x)

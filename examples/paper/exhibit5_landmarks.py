@@ -20,9 +20,9 @@ spectra. From 60 on, N grows by steps of 5 %.
 import matplotlib.pyplot as plt
 import numpy as np
 from common import GREY, OURS, THEIRS, THIRD, line, pair_density, run, spectral_gap
-from scipy.linalg import eigh
 
 from pymc_spectral.efficiency import landmark_heuristic
+from pymc_spectral.spectrum import leading_eigenpairs
 
 TAU, OTHER_TAUS = 1.0, (0.5, 2.0)
 SPACING, FINER = 0.05, 5
@@ -76,8 +76,7 @@ def algorithm_2(points: np.ndarray, x: np.ndarray, tau: float) -> np.ndarray:
     """Two cells from the paper's uniform Q: which of them each place of the line belongs to."""
     affinity = (np.abs(np.subtract.outer(points, points)) < tau).astype(float)
     root = np.sqrt(affinity.sum(axis=1))
-    n = len(points)
-    values, vectors = eigh(affinity / np.outer(root, root), subset_by_index=[n - 2, n - 1])
+    values, vectors = leading_eigenpairs(affinity / np.outer(root, root), 2)
     near = np.abs(np.subtract.outer(x, points)) < tau
     labels, centres = two_means(vectors)
     with np.errstate(invalid="ignore", divide="ignore"):
@@ -93,7 +92,7 @@ def two_means(vectors: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     # A third separate group of points is 0 in both eigenvectors, up to rounding: it stays at 0.
     norm = np.linalg.norm(vectors, axis=1, keepdims=True)
     z = np.where(norm > 1e-9, vectors / np.maximum(norm, 1e-9), 0.0)
-    angle = np.arctan2(z[:, 0], z[:, 1])
+    angle = np.arctan2(z[:, 1], z[:, 0])
     # Angles are counted from the widest gap between them, so that no group straddles the start.
     order = np.argsort(angle)
     gaps = np.diff(angle[order], append=angle[order[0]] + 2 * np.pi)
