@@ -101,8 +101,6 @@ def test_printed_extension_loses_landmarks():
     assert np.mean(rule.owner[nearest] == fitted.predict(x)) < 0.7
 
 
-@pytest.mark.parametrize("extension", ["discriminant", "nystrom"])
-@pytest.mark.parametrize("name", ["paper2d", "twenty", "docs_pair80"])
 def test_leading_eigenpairs_of_separate_groups():
     """A matrix of eight groups, for which LAPACK's solver for a few pairs returns none."""
     x = [4.4, 2.96, 2.66, 2.48, -2.97, 2.86, 2.06, 0.63, -1.63, -3.26, -4.06, 3.83, 2.3, 2.65,
@@ -118,6 +116,8 @@ def test_leading_eigenpairs_of_separate_groups():
         np.testing.assert_allclose(vectors.T @ vectors, np.eye(k), atol=1e-12)
 
 
+@pytest.mark.parametrize("extension", ["discriminant", "nystrom"])
+@pytest.mark.parametrize("name", ["paper2d", "twenty", "docs_pair80"])
 def test_every_point_has_one_cell(name, extension):
     x = draws_of(name)
     fitted = SpectralPartition(extension=extension, n_landmarks=300, random_state=0).fit(x)
