@@ -313,7 +313,8 @@ def picture(drawn) -> plt.Figure:
         title = {"spectral": "Spectral", "kmeans": "k-means"}[method]
         axis.set(
             title=f"{title} cells, arcs {name}\n"
-            f"mean squared error {numbers['centre']['mean']:.2g} (starts at centres)",
+            f"expected squared error {numbers['centre_expected']['mean']:.2g}, "
+            f"mean of {numbers['centre_expected']['partitions']} explorations",
             xlabel="x[0]", ylabel="x[1]", aspect="equal",
         )  # fmt: skip
         axis.title.set_fontsize(10)
