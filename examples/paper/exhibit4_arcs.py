@@ -247,50 +247,75 @@ def factor_of(kmeans: dict, spectral: dict) -> dict:
     }
 
 
+@dataclass
+class Size:
+    """How much is done: in full, or quickly."""
+
+    explored: int = 5000
+    n_landmarks: int = 700
+    T: int = 10_000
+    explorations: int = 24
+    simulated: int = 8  # so many of them are simulated, the others only expected
+    many: int = 25
+    by_step: int = 2
+    exact_draws: int = 400_000
+    spacing: float = 0.03
+
+
+QUICK = Size(1500, 200, 300, 1, 1, 20, 2, 10_000, 0.05)
+
+
+def study(shape: Shape, method: str, points, size: Size, k: int, seed: int, rng):
+    """One exploration: partition, weights of the bridge, expectations, and errors by their name."""
+    partition = make_partition(method, points, size.n_landmarks, seed)
+    exact = Expectations(shape, partition, size.spacing)
+    is_simulated = k < size.simulated
+    weights, by_few = by_step(shape, partition, size.T, size.by_step if is_simulated else 0, seed)
+    found = exact.errors(size.T) | exact.errors(size.T, weights)
+    if is_simulated:
+        found["step"] = by_few
+        found |= simulate(shape, partition, weights, size.T, size.many, rng, size.exact_draws)
+    return partition, weights, exact, found
+
+
+def collect(studies, size: Size) -> dict:
+    """Numbers of one method over all explorations."""
+    every = [found for *_, found in studies]
+    numbers = {}
+    for key in dict.fromkeys(key for found in every for key in found):
+        wanted = every if "_expected" in key else every[: size.simulated]
+        # Starts of explorers are left out unless they serve for every exploration.
+        if all(key in found for found in wanted):
+            numbers[key] = together([found[key] for found in wanted])
+    return numbers | {
+        "weights": [weights for _, weights, _, _ in studies],
+        "mass": [exact.mass for _, _, exact, _ in studies],
+        "cells_are_the_sets": [exact.are_the_sets for _, _, exact, _ in studies],
+    }
+
+
 def exhibit(quick: bool, seed: int, repeats: int | None = None):
-    T, many, few, n_landmarks = (300, 20, 2, 200) if quick else (10_000, 25, repeats or 2, 700)
-    exact_draws, spacing = (10_000, 0.05) if quick else (400_000, 0.03)
-    explorations, simulated = (1, 1) if quick else (24, 8)
+    size = QUICK if quick else Size(by_step=repeats or Size.by_step)
     numbers, drawn = {"published": PAPER}, []
     for name in list(SHAPES)[: 1 if quick else 2]:
         shape = SHAPES[name]()
-        parts = {"spectral": [], "kmeans": []}
-        for k in range(explorations):
+        studies = {"spectral": [], "kmeans": []}
+        for k in range(size.explorations):
             rng = np.random.default_rng([seed, len(drawn), k])
-            points = walk(shape, shape.starts, 1500 if quick else 5000, rng)[2]
-            for method, done in parts.items():
-                partition = make_partition(method, points, n_landmarks, seed + k)
-                exact = Expectations(shape, partition, spacing)
-                is_simulated = k < simulated
-                weights, by_few = by_step(shape, partition, T, few if is_simulated else 0, seed + k)
-                found = exact.errors(T) | exact.errors(T, weights)
-                if is_simulated:
-                    found["step"] = by_few
-                    found |= simulate(shape, partition, weights, T, many, rng, exact_draws)
-                done.append((partition, found, weights, exact))
-        numbers[name] = {}
-        for method, done in parts.items():
-            r = {}
-            for key in dict.fromkeys(key for _, found, _, _ in done for key in found):
-                wanted = [found for _, found, _, _ in done]
-                wanted = wanted if "_expected" in key else wanted[:simulated]
-                # Starts of explorers are left out unless they serve for every exploration.
-                if all(key in found for found in wanted):
-                    r[key] = together([found[key] for found in wanted])
-            numbers[name][method] = {
-                **r,
-                "weights": [weights for _, _, weights, _ in done],
-                "mass": [exact.mass for *_, exact in done],
-                "cells_are_the_sets": [exact.are_the_sets for *_, exact in done],
-            }
-            drawn.append((name, method, done[0][0], r))
-            print(name, method, {k: round(v["mean"], 4) for k, v in r.items()}, flush=True)
-        both = [numbers[name][method] for method in ("kmeans", "spectral")]
-        numbers[name]["factor"] = {
-            key: factor_of(*(r[key] for r in both))
-            for key in both[0]
-            if key in both[1] and isinstance(both[0][key], dict)
+            points = walk(shape, shape.starts, size.explored, rng)[2]
+            for method, done in studies.items():
+                done.append(study(shape, method, points, size, k, seed + k, rng))
+        found = {method: collect(done, size) for method, done in studies.items()}
+        for method, r in found.items():
+            drawn.append((name, method, studies[method][0][0], r))
+            means = {key: f"{v['mean']:.4f}" for key, v in r.items() if isinstance(v, dict)}
+            print(f"{name}, {method}:", *(f"{k} {v}" for k, v in means.items()), flush=True)
+        factors = {
+            key: factor_of(r, found["spectral"][key])
+            for key, r in found["kmeans"].items()
+            if isinstance(r, dict) and key in found["spectral"]
         }
+        numbers[name] = found | {"factor": factors}
     return numbers, picture(drawn)
 
 
