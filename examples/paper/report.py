@@ -187,8 +187,11 @@ def exhibit4(n: dict, older: dict | None = None) -> str:
             for k, name in enumerate(names)
         ]
 
+    def with_sd(r):
+        return f"{error(r)} (sd {number(r['sd'])})" if "sd" in r else error(r)
+
     def simulated(shape):
-        found = [column(n, shape, s) for s in STARTS if s != "target"]
+        found = [column(n, shape, s, with_sd) for s in STARTS if s != "target"]
         found += [column(n, shape, key) for key in ("random_squares", "step")]
         return found + ([column(older, shape, "step")] if older else [])
 
