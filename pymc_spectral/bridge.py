@@ -100,6 +100,13 @@ class BridgeEstimate:
         0 where a row was left out.
     variance_draw, variance_fresh : float
         The two sides' shares of ``mcse ** 2``.
+    variance_unseen : float
+        The part of `variance_fresh` for points that could have fallen outside and did not.
+    ratio_draw, ratio_fresh : ndarray, shape (chains, draws)
+        Log target less log proposal, ``-inf`` outside the cell; NaN where a draw was left out.
+    term_draw, term_fresh : ndarray, shape (chains, draws)
+        Terms of the two sides, ``p alpha`` and ``q alpha``, each divided by its mean; 1 where a
+        draw was left out. To first order `log_c` moves by the mean of their difference.
     """
 
     log_c: float
@@ -118,6 +125,11 @@ class BridgeEstimate:
     influence_draw: np.ndarray
     variance_draw: float
     variance_fresh: float
+    variance_unseen: float
+    ratio_draw: np.ndarray
+    ratio_fresh: np.ndarray
+    term_draw: np.ndarray
+    term_fresh: np.ndarray
 
 
 @dataclass(frozen=True)
@@ -230,6 +242,11 @@ def bridge_estimate(
             influence_draw=np.zeros(target_draw.shape),
             variance_draw=np.inf,
             variance_fresh=np.inf,
+            variance_unseen=np.inf,
+            ratio_draw=ratio_draw,
+            ratio_fresh=ratio_fresh,
+            term_draw=np.ones(target_draw.shape),
+            term_fresh=np.ones(target_draw.shape),
         )
 
     iterations, converged = 0, True
@@ -261,6 +278,7 @@ def bridge_estimate(
         log_fresh, log_draw, use, groups, variance_fresh * n_fresh, variance_draw * n_draws
     )
     variance_draw, variance_fresh = variance_draw * excess, variance_fresh * excess
+    term_draw = np.exp(log_draw - _log_mean(log_draw[use]), where=use, out=np.ones(use.shape))
     return BridgeEstimate(
         log_c=float(log_c),
         mcse=float(np.sqrt(variance_draw + variance_fresh)),
@@ -278,6 +296,11 @@ def bridge_estimate(
         influence_draw=-centred,
         variance_draw=variance_draw,
         variance_fresh=variance_fresh,
+        variance_unseen=unseen / n_fresh**2,
+        ratio_draw=np.where(use, ratio_draw, np.nan),
+        ratio_fresh=ratio_fresh,
+        term_draw=term_draw,
+        term_fresh=np.exp(log_fresh - _log_mean(log_fresh)),
     )
 
 

@@ -51,7 +51,7 @@ def install() -> None:
                 "These draws come from a SpectralPartitionStep that is gone, so the number of "
                 "cells is unknown. Keep the step alive until pm.sample returns."
             )
-        return step.finish(idata)
+        return step.finish(idata, trace)
 
     to_inference_data._reweights_spectral_draws = True  # type: ignore[attr-defined]
     pm.to_inference_data = to_inference_data

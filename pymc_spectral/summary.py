@@ -1,8 +1,8 @@
 """Posterior means, spreads and intervals with errors that know the cells are strata.
 
 The equal-weight rows of ``posterior`` hide that each cell had its own chain, so ArviZ's standard
-errors of them are cautious. Here every draw counts with its cell's weight over the cell's number of
-draws, and the error is that of this very estimate.
+errors of them are cautious. Here every draw counts with its cell's weight, the bridge's fresh
+points count beside the draws, and the error is that of this very estimate.
 """
 
 from __future__ import annotations
@@ -12,9 +12,11 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import xarray as xr
 
 from pymc_spectral import _idata
 from pymc_spectral._ess import rank_rhat
+from pymc_spectral.pooled import PooledMeans, pooled_means
 from pymc_spectral.reweight import reweight
 from pymc_spectral.strata import Weighing, columns_of, stat_values, stratified_mean, weigh
 
@@ -30,6 +32,7 @@ def summary(
     *,
     hdi_prob: float = 0.94,
     round_to: int | None = 3,
+    pooled: bool = True,
 ) -> pd.DataFrame:
     """Summarise the posterior like ``az.summary``, with stratified standard errors.
 
@@ -43,6 +46,10 @@ def summary(
         Mass of the highest density interval.
     round_to : int, optional
         Decimals; None does not round.
+    pooled : bool
+        Let the bridge's fresh points, the group ``cell_fresh``, take part in means and sds, whose
+        errors they lower: a little where chains mix well, much where they are slow. False, or a
+        result without that group: draws alone. Intervals and `r_hat` are always of the draws.
 
     Returns
     -------
@@ -61,6 +68,7 @@ def summary(
     with ``a_t`` the draw's influence on ``log c_i``, before the variance of the mean of u is
     estimated with its autocorrelation; the fresh points of the bridge add
     ``(mu_i - mu)^2 Var_fresh(log c_i)``. The error of the sd follows likewise from ``(x - mu)^2``.
+    With fresh points, mean and error are those of :mod:`pymc_spectral.pooled`.
     """
     if not 0 < hdi_prob < 1:
         raise ValueError(f"hdi_prob={hdi_prob} must lie between 0 and 1, e.g. 0.94.")
@@ -69,10 +77,16 @@ def summary(
         groups = _idata.groups(reweight(idata))
     weighing = weigh(groups["cell_sample_stats"], groups["cells"].attrs["bridge"])
     names, values = columns_of(groups["cell_posterior"], var_names)
+    fresh = _fresh_columns(groups, var_names, names) if pooled else None
     low, high = _idata.hdi_names(hdi_prob)
     columns = ["mean", "sd", low, high, "mcse_mean", "mcse_sd", "ess_mean", "r_hat"]
     parts = [
-        _summarise(values[:, :, k : k + _CHUNK], weighing, hdi_prob)
+        _summarise(
+            values[:, :, k : k + _CHUNK],
+            None if fresh is None else fresh[:, :, k : k + _CHUNK],
+            weighing,
+            hdi_prob,
+        )
         for k in range(0, values.shape[2], _CHUNK)
     ]
     table = pd.DataFrame(
@@ -84,7 +98,11 @@ def summary(
 
 
 def cell_summary(
-    idata: Any, var_names: str | Sequence[str] | None = None, *, round_to: int | None = None
+    idata: Any,
+    var_names: str | Sequence[str] | None = None,
+    *,
+    round_to: int | None = None,
+    pooled: bool = True,
 ) -> pd.DataFrame:
     """Tabulate the cells: what each weighs, how well it was sampled, where it lies.
 
@@ -96,6 +114,8 @@ def cell_summary(
         Variables whose means are shown; with a leading ``~``, variables to leave out. Default: all.
     round_to : int, optional
         Decimals. Default: no rounding.
+    pooled : bool
+        Let the bridge's fresh points take part in the means, as in :func:`summary`.
 
     Returns
     -------
@@ -121,17 +141,39 @@ def cell_summary(
     }
     table = pd.DataFrame({column: cells[name].values for column, name in shown.items()})
     names, values = columns_of(groups["cell_posterior"], var_names)
-    own = stat_values(groups["cell_sample_stats"], "cell")[:, 0].astype(int)
-    means = [values[own == cell].mean(axis=(0, 1)) for cell in cells["cell"].values]
-    table = pd.concat([table, pd.DataFrame(np.array(means), columns=names)], axis=1)
+    fresh = _fresh_columns(groups, var_names, names) if pooled else None
+    if fresh is None:
+        own = stat_values(groups["cell_sample_stats"], "cell")[:, 0].astype(int)
+        means = np.array([values[own == cell].mean(axis=(0, 1)) for cell in cells["cell"].values])
+    else:
+        weighing = weigh(groups["cell_sample_stats"], cells.attrs["bridge"])
+        parts = [
+            pooled_means(values[:, :, part], fresh[:, :, part], weighing, mcse=False)
+            for part in (slice(k, k + _CHUNK) for k in range(0, max(len(names), 1), _CHUNK))
+        ]
+        means = np.concatenate([part.cell_mean for part in parts], axis=1)
+    table = pd.concat([table, pd.DataFrame(means, columns=names)], axis=1)
     table.index = pd.Index(cells["cell"].values, name="cell")
     return table if round_to is None else table.round(round_to)
 
 
-def _summarise(x: np.ndarray, weighing: Weighing, hdi_prob: float) -> np.ndarray:
+def _fresh_columns(
+    groups: dict[str, xr.Dataset], var_names: str | Sequence[str] | None, names: list[str]
+) -> np.ndarray | None:
+    """Values at the fresh points, in the columns of the draws; None if they were not kept."""
+    if "cell_fresh" not in groups:
+        return None
+    found, fresh = columns_of(groups["cell_fresh"], var_names)
+    return fresh if found == names else None
+
+
+def _summarise(
+    x: np.ndarray, fresh: np.ndarray | None, weighing: Weighing, hdi_prob: float
+) -> np.ndarray:
     """Return the summary's columns for (chains, draws, p) draws, one row per parameter."""
-    mean, mcse_mean = stratified_mean(x, weighing)
-    variance, mcse_variance = stratified_mean((x - mean) ** 2, weighing)
+    mean, mcse_mean = _mean(x, fresh, weighing)
+    squares = None if fresh is None else (fresh - mean) ** 2
+    variance, mcse_variance = _mean((x - mean) ** 2, squares, weighing)
     sd = np.sqrt(variance)
     cells = weighing.cell_of_chain
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -144,6 +186,16 @@ def _summarise(x: np.ndarray, weighing: Weighing, hdi_prob: float) -> np.ndarray
     share = weighing.weights.weight / np.bincount(cells) / x.shape[1]
     ends = _hdi(x.reshape(-1, x.shape[2]), np.repeat(share[cells], x.shape[1]), hdi_prob)
     return np.column_stack([mean, sd, *ends, mcse_mean, mcse_sd, ess, worst])
+
+
+def _mean(
+    x: np.ndarray, fresh: np.ndarray | None, weighing: Weighing
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return means and their errors, from fresh points too where there are some."""
+    if fresh is None:
+        return stratified_mean(x, weighing)
+    found: PooledMeans = pooled_means(x, fresh, weighing)
+    return found.mean, found.mcse
 
 
 def _hdi(x: np.ndarray, weight: np.ndarray, prob: float) -> tuple[np.ndarray, np.ndarray]:

@@ -113,8 +113,9 @@ def papers_step(partition: ps.SpectralPartition, points, seed: int) -> ps.Spectr
     )
 
 
-def mean_of(idata) -> np.ndarray:
-    return ps.summary(idata, round_to=None)["mean"].to_numpy()
+def mean_of(idata, pooled: bool) -> np.ndarray:
+    """Posterior mean from the draws alone, as in the paper, or from the bridge's points too."""
+    return ps.summary(idata, round_to=None, pooled=pooled)["mean"].to_numpy()
 
 
 def between_modes() -> float:
@@ -129,24 +130,27 @@ def squared(estimates) -> np.ndarray:
 def last_stage(step, weights, draws, repeats, seed, batch=20):
     """Repeat the restricted chains, several repeats a call: chain k runs in cell k mod n_cells.
 
-    Returns the means with the weights held fixed, and those with each repeat's own weights.
+    Returns means with the weights held fixed and with each repeat's own: of the draws alone, and
+    of draws and the bridge's fresh points pooled.
     """
-    n, fixed, own = step.n_cells, [], []
+    n = step.n_cells
+    found = {"fixed": [], "fixed_pooled": [], "own": [], "own_pooled": []}
     for first in range(0, repeats, batch):
         size = min(batch, repeats - first)
         chain_seed = int(np.random.SeedSequence([seed, first]).generate_state(1)[0])
         idata = pm.sample(
             draws=draws, tune=0, step=step, chains=n * size, random_seed=chain_seed, **QUIET
         )
-        chains = idata["cell_posterior"]["x"].values.mean(axis=1).reshape(size, n, 2)
-        fixed.extend(weights @ chains)
         for k in range(size):
             one = ps.reweight(idata.sel(chain=np.arange(k * n, (k + 1) * n)))
-            own.append(mean_of(one))
-    return np.array(fixed), np.array(own)
+            for suffix, pooled in (("", False), ("_pooled", True)):
+                cells = ps.cell_summary(one, pooled=pooled)[["x[0]", "x[1]"]].to_numpy()
+                found["fixed" + suffix].append(weights @ cells)
+                found["own" + suffix].append(mean_of(one, pooled))
+    return found
 
 
-def fair_paper(repeats, draws, iterations, n_landmarks, rng, seed):
+def fair_paper(repeats, draws, iterations, n_landmarks, rng, seed, pooled=False):
     """Explore, partition, weigh: all of it again for every repeat, at the paper's settings."""
     explored = temper(iterations, repeats, rng, keep=True)
     estimates = []
@@ -156,11 +160,11 @@ def fair_paper(repeats, draws, iterations, n_landmarks, rng, seed):
             idata = pm.sample(
                 draws=draws, tune=0, step=step, chains=step.n_cells, random_seed=seed + k, **QUIET
             )
-        estimates.append(mean_of(idata))
+        estimates.append(mean_of(idata, pooled))
     return np.array(estimates)
 
 
-def fair_defaults(repeats, seed, **size):
+def fair_defaults(repeats, seed, pooled=False, **size):
     """The same with nothing but defaults; returns means and density evaluations."""
     estimates, cost = [], []
     for k in range(repeats):
@@ -170,7 +174,7 @@ def fair_defaults(repeats, seed, **size):
                 **size, step=step, chains=step.n_cells, random_seed=seed + k,
                 discard_tuned_samples=False, **QUIET,
             )  # fmt: skip
-        estimates.append(mean_of(idata))
+        estimates.append(mean_of(idata, pooled))
         leapfrogs = sum(
             int(idata[group]["n_steps"].sum())
             for group in ("cell_sample_stats", "warmup_sample_stats")
@@ -223,7 +227,7 @@ class Study:
                 draws=self.draws, tune=0, step=step, chains=4, random_seed=self.seed, **QUIET
             )
             weights = first["cells"]["weight"].values
-            fixed, own = last_stage(step, weights, self.draws, self.stage, self.seed)
+            again = last_stage(step, weights, self.draws, self.stage, self.seed)
         n = 20_000 if self.many < 100 else 400_000
         mass, error = TARGET.region_mass(self.partition.predict, rng, n, 4)
         central = np.array([self.partition.members(cell)[0] for cell in range(4)])
@@ -234,8 +238,13 @@ class Study:
             "paper": row(squared(in_numpy), evaluations=cost, weights=weights, exact_weights=mass,
                          exact_weights_error=error,
                          expected=expected(self.partition, self.draws, weights)),
-            "paper_by_step": row(squared(fixed), evaluations=cost),
-            "paper_own_weights": row(squared(own), evaluations=self.cost),
+            "paper_by_step": row(squared(again["fixed"]), evaluations=cost),
+            # Here the last stage needs its fresh points too.
+            "paper_pooled": row(
+                squared(again["fixed_pooled"]), evaluations=cost + 4 * self.draws
+            ),
+            "paper_own_weights": row(squared(again["own"]), evaluations=self.cost),
+            "paper_own_pooled": row(squared(again["own_pooled"]), evaluations=self.cost),
         }  # fmt: skip
 
     def expected(self):
@@ -253,6 +262,20 @@ class Study:
         )
         return {"fair_paper": row(squared(estimates), evaluations=self.cost)}
 
+    def pooled_paper(self):
+        estimates = fair_paper(
+            self.fair, self.draws, self.explored, self.n_landmarks, self.rng(6),
+            2000 + self.seed, pooled=True,
+        )  # fmt: skip
+        return {"fair_paper_pooled": row(squared(estimates), evaluations=self.cost)}
+
+    def pooled_defaults(self):
+        """What `summary` shows by default, after a run with nothing but defaults."""
+        estimates, evaluations = fair_defaults(
+            self.defaults, 3000 + self.seed, pooled=True, **self.size
+        )
+        return {"defaults_pooled": row(squared(estimates), evaluations=int(np.mean(evaluations)))}
+
     def fair_defaults(self):
         estimates, evaluations = fair_defaults(self.defaults, self.seed, **self.size)
         return {"defaults": row(squared(estimates), evaluations=int(np.mean(evaluations)))}
@@ -264,7 +287,10 @@ class Study:
         return {"defaults_long": row(squared(estimates), evaluations=int(np.mean(evaluations)))}
 
 
-ROWS = ("tempering", "naive", "paper", "expected", "fair_paper", "fair_defaults", "fair_long")
+ROWS = (
+    "tempering", "naive", "paper", "expected", "fair_paper", "pooled_paper", "fair_defaults",
+    "fair_long", "pooled_defaults",
+)  # fmt: skip
 
 
 def exhibit(quick: bool, seed: int, repeats: int | None = None, rows=None, previous=None):
@@ -308,9 +334,11 @@ def picture(points, partition, rows) -> plt.Figure:
         ("naive", "naive parallel chains", THEIRS, "naive"),
         ("tempering", "parallel tempering", THEIRS, "tempering"),
         ("paper", "paper's settings,\nlast stage repeated", OURS, "ours"),
+        ("paper_pooled", "the same, draws and\nfresh points pooled", OURS, "ours"),
         ("fair_paper", "paper's settings,\nall of it repeated", OURS, None),
         ("defaults", "today's defaults,\nall of it repeated", THIRD, None),
         ("defaults_long", "defaults, draws=4000,\nall of it repeated", THIRD, None),
+        ("defaults_pooled", "defaults, pooled,\nall of it repeated", THIRD, None),
     ]
     shown = [s for s in shown if s[0] in rows]
     for k, (key, _, colour, published) in enumerate(shown):

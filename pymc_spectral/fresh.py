@@ -1,0 +1,88 @@
+"""Values of the model's variables at the bridge's fresh points.
+
+A fresh point is drawn and weighed in the chain's own process, as a vector of the unconstrained
+space. What its variables and Deterministics are there is computed once, when all draws are in, by
+the function with which PyMC records them, and kept beside the draws in the group ``cell_fresh``.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import xarray as xr
+
+from pymc_spectral import _idata
+from pymc_spectral.strata import stat_values
+
+__all__ = ["FRESH_POINT", "evaluate_fresh"]
+
+FRESH_POINT = "fresh_point"
+"""Sampler stat that carries a draw's fresh point, until the group ``cell_fresh`` is made."""
+
+
+def evaluate_fresh(idata: Any, trace: Any, unravel: Callable[[np.ndarray], dict]) -> Any:
+    """Replace the fresh points among the sampler stats by a group ``cell_fresh``.
+
+    Parameters
+    ----------
+    idata : InferenceData or DataTree
+        Chains as they ran, with the stat ``fresh_point``.
+    trace : MultiTrace
+        What `idata` was made from.
+    unravel : callable
+        Turns an unconstrained vector into a point of the model.
+
+    Returns
+    -------
+    InferenceData or DataTree
+        ``cell_fresh`` has the variables of ``posterior``, in the same shape; NaN at points outside
+        their cell, whose values no estimate uses. Without that group, and with a warning, if a
+        variable cannot be evaluated there: draws and weights do not depend on it.
+    """
+    groups = dict(_idata.groups(idata))
+    stats, posterior = groups["sample_stats"], groups["posterior"]
+    points = stats[FRESH_POINT].transpose("chain", "draw", ...).values
+    for name in ("sample_stats", "warmup_sample_stats"):
+        if name in groups and FRESH_POINT in groups[name]:
+            dims = groups[name][FRESH_POINT].dims[2:]
+            groups[name] = groups[name].drop_vars(FRESH_POINT).drop_vars(dims, errors="ignore")
+    inside = stat_values(stats, "log_target_fresh") > -np.inf
+    try:
+        groups["cell_fresh"] = _values(posterior, trace, unravel, points, inside)
+    except Exception:
+        logging.getLogger("pymc.pymc_spectral").warning(
+            "The model's variables could not be computed at the bridge's fresh points, so that "
+            "summary will use the draws alone; draws and weights are complete.",
+            exc_info=True,
+        )
+    return _idata.build(groups, like=idata)
+
+
+def _values(
+    posterior: xr.Dataset,
+    trace: Any,
+    unravel: Callable[[np.ndarray], dict],
+    points: np.ndarray,
+    inside: np.ndarray,
+) -> xr.Dataset:
+    """Build the group: each variable of the posterior at every fresh point inside its cell."""
+    recorder = trace._straces[trace.chains[0]]
+    rows = list(zip(*np.nonzero(inside), strict=True))
+    variables = {
+        str(name): values.transpose("chain", "draw", ...)
+        for name, values in posterior.data_vars.items()
+        if name in recorder.varnames and values.dtype.kind in "fiub"
+    }
+    found = {name: np.full(values.shape, np.nan) for name, values in variables.items()}
+    kept = [(found[n], k) for k, n in enumerate(recorder.varnames) if n in found]
+    for row in rows:
+        # Positional, in the order of the model's value variables, as PyMC itself calls it.
+        at_point = recorder.fn(*unravel(points[row]).values())
+        for values, k in kept:
+            values[row] = at_point[k]
+    return posterior[list(variables)].assign(
+        {name: (values.dims, found[name]) for name, values in variables.items()}
+    )

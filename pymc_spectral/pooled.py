@@ -1,0 +1,142 @@
+"""Posterior means from a cell's draws and its bridge's fresh points together.
+
+The bridge evaluates the model at one independent point of the proposal for every draw. Where the
+proposal is close to the cell these points know its mean as well as that many independent draws
+would, at no further cost. A row (draw ``x``, fresh point ``y``, both with the row's proposal ``p``)
+gives, for any share ``s`` of draws in the mixture ``s pi + (1 - s) p`` (the balance heuristic of
+Veach & Guibas)::
+
+    E_pi[h] = E_pi[u h] + E_p[v h],     u = s pi / (s pi + (1 - s) p),     v = u (1 - s) / s
+
+The weights are bounded, so that a proposal that misses a part of the cell, or reaches beyond it,
+does no harm: there the draws count in full. Only the mass of the cell enters, which the bridge has
+estimated. A row has expectation ``E_pi[h]`` whatever its proposal was fitted to before, so the
+error can be read off the rows as a series.
+
+References
+----------
+Veach & Guibas (1995), Optimally combining sampling techniques for Monte Carlo rendering,
+doi:10.1145/218380.218498. Kong, McCullagh, Meng, Nicolae & Tan (2003), A theory of statistical
+models for Monte Carlo integration, doi:10.1111/1467-9868.00404. Shirts & Chodera (2008),
+Statistically optimal analysis of samples from multiple equilibrium states, doi:10.1063/1.2978177.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.special import expit
+
+from pymc_spectral._ess import mean_variance
+from pymc_spectral.bridge import BridgeEstimate
+from pymc_spectral.strata import Weighing
+
+__all__ = ["PooledMeans", "pooled_means"]
+
+
+@dataclass(frozen=True)
+class PooledMeans:
+    """Means of p functions, over the posterior and in each cell.
+
+    Attributes
+    ----------
+    mean, mcse : ndarray, shape (p,)
+        Posterior means and their standard errors; NaN errors if they were not asked for.
+    cell_mean : ndarray, shape (cells, p)
+        Means in each cell.
+    """
+
+    mean: np.ndarray
+    mcse: np.ndarray
+    cell_mean: np.ndarray
+
+
+def pooled_means(
+    h: np.ndarray, h_fresh: np.ndarray, weighing: Weighing, *, mcse: bool = True
+) -> PooledMeans:
+    """Estimate posterior means of functions from draws and fresh points, and their errors.
+
+    Parameters
+    ----------
+    h : ndarray, shape (chains, draws, p)
+        Values of p functions at the chains' draws.
+    h_fresh : ndarray, shape (chains, draws, p)
+        Their values at the fresh points; those outside the cell are not looked at. A function that
+        is not finite at one of the others is estimated from the draws alone.
+    weighing : Weighing
+        Weights and bridge terms, from :func:`pymc_spectral.strata.weigh`.
+    mcse : bool
+        Whether to compute the errors, which is half of the work; NaN otherwise.
+
+    Returns
+    -------
+    PooledMeans
+
+    Notes
+    -----
+    1. In each cell and for each function the share of draws follows from the function's own
+       autocorrelation time tau among the draws: ``s : 1 - s = 1 / tau : 1``.
+    2. With ``m`` the cell's mean, ``B`` the mean of ``u + v`` over rows, which is near 1, and
+       ``D = dm / d log c``, the row's influence on the posterior mean ``mu`` is
+       ``[u (h(x) - m) + v (h(y) - m)] / B + (D + m - mu) (a_fresh - a_draw)``,
+       with ``a`` the bridge's relative terms. Its mean over rows is the error to first order, and
+       the variance of that mean is estimated with its autocorrelation.
+    """
+    weight = weighing.weights.weight
+    members = [np.flatnonzero(weighing.cell_of_chain == cell) for cell in range(weight.size)]
+    cells = [
+        _Cell(h[mine], h_fresh[mine], estimate)
+        for mine, estimate in zip(members, weighing.estimates, strict=True)
+    ]
+    cell_mean = np.array([cell.mean for cell in cells])
+    mean = weight @ cell_mean
+    if not mcse:
+        return PooledMeans(mean, np.full(h.shape[2], np.nan), cell_mean)
+    variance = sum(w**2 * cell.variance(mean) for w, cell in zip(weight, cells, strict=True))
+    return PooledMeans(mean, np.sqrt(variance), cell_mean)
+
+
+class _Cell:
+    """Rows of one cell, weighted, and their mean."""
+
+    def __init__(self, x: np.ndarray, y: np.ndarray, estimate: BridgeEstimate) -> None:
+        self.estimate = estimate
+        inside = estimate.ratio_fresh > -np.inf
+        y = np.where(inside[:, :, None], y, 0.0)
+        pooled = np.isfinite(y).all(axis=(0, 1))
+        tau = np.where(pooled, _times(x), 1.0)
+        level = estimate.log_c + np.log(tau)
+        use = np.isfinite(estimate.ratio_draw)
+        draw = np.where(use, estimate.ratio_draw, 0.0)
+        # u and v of the module's formula, and u at fresh points.
+        self.u = expit(draw[:, :, None] - level) * use[:, :, None]
+        self.u_fresh = expit(estimate.ratio_fresh[:, :, None] - level)
+        self.v = self.u_fresh * tau
+        self.u[:, :, ~pooled], self.v[:, :, ~pooled] = 1.0, 0.0
+        self.x, self.y = x, np.where(pooled, y, 0.0)
+        self.pooled = pooled
+        self.total = (self.u + self.v).mean(axis=(0, 1))
+        self.mean = (self.u * x + self.v * self.y).mean(axis=(0, 1)) / self.total
+
+    def variance(self, mean: np.ndarray) -> np.ndarray:
+        """Squared error that this cell, had it all the weight, brings into posterior means."""
+        estimate = self.estimate
+        x = self.u * (self.x - self.mean) / self.total
+        y = self.v * (self.y - self.mean) / self.total
+        slope = -((1 - self.u) * x + (1 - self.u_fresh) * y).mean(axis=(0, 1))
+        lever = np.where(self.pooled, slope, 0.0) + self.mean - mean
+        series = x + y + lever * (estimate.term_fresh - estimate.term_draw)[:, :, None]
+        # What a series of the cell's own rows does not show: points that might have fallen
+        # outside, and chains of a cell that disagree beyond chance.
+        hidden = estimate.variance_unseen + estimate.mcse**2 * (1.0 - 1.0 / estimate.excess)
+        return mean_variance(series) + lever**2 * hidden
+
+
+def _times(x: np.ndarray) -> np.ndarray:
+    """Autocorrelation time of each column of (chains, draws, p) draws, at least 1."""
+    n = x.shape[0] * x.shape[1]
+    spread = x.var(axis=(0, 1))
+    with np.errstate(divide="ignore", invalid="ignore"):
+        tau = mean_variance(x) * n / spread
+    return np.clip(np.where(np.isfinite(tau), tau, 1.0), 1.0, n)
