@@ -57,6 +57,7 @@ def run_seed(name: str, seed: int) -> dict:
     cells = idata["cells"].isel(cell=order)
     mass = grid_mass(target, step.partition)[order]
     ours, theirs = ps.summary(idata, round_to=None), summary_of_arviz(idata)
+    of_draws = ps.summary(idata, round_to=None, pooled=False)
     return {
         "seed": seed,
         "n_cells": step.n_cells,
@@ -68,6 +69,8 @@ def run_seed(name: str, seed: int) -> dict:
         "log_z_true": target.log_z,
         "mean": ours["mean"].tolist(),
         "mcse_mean": ours["mcse_mean"].tolist(),
+        "mean_of_draws": of_draws["mean"].tolist(),
+        "mcse_of_draws": of_draws["mcse_mean"].tolist(),
         "mean_true": np.asarray(target.mean).tolist(),
         "arviz_mcse": theirs[0],
         "arviz_r_hat": theirs[1],
@@ -112,6 +115,9 @@ def report(runs: list[dict]) -> dict:
 
     mean_error = np.array([np.subtract(r["mean"], r["mean_true"]) for r in runs])
     mcse = np.array([r["mcse_mean"] for r in runs])
+    # Draws alone: what the equal-weight rows that ArviZ sees have the mean of.
+    draws_error = np.array([np.subtract(r["mean_of_draws"], r["mean_true"]) for r in runs])
+    draws_mcse = np.array([r["mcse_of_draws"] for r in runs])
     arviz = np.array([r["arviz_mcse"] for r in runs])
     weight_error = np.array([np.subtract(r["weight"], r["mass"]) for r in runs])
     weight_mcse = np.array([r["weight_mcse"] for r in runs])
@@ -130,9 +136,11 @@ def report(runs: list[dict]) -> dict:
         "log_z_mean_error": float(log_z_error.mean()),
         "log_z_max_error": float(np.abs(log_z_error).max()),
         "weights_max_error": float(np.abs(weight_error).max()),
-        "arviz_means": ratio(mean_error, arviz),
+        "means_of_draws": ratio(draws_error, draws_mcse),
+        "arviz_means": ratio(draws_error, arviz),
         "arviz_r_hat_max": float(max(max(r["arviz_r_hat"]) for r in runs)),
         "squared_error": float(np.mean(np.sum(mean_error**2, axis=1))),
+        "squared_error_of_draws": float(np.mean(np.sum(draws_error**2, axis=1))),
         "seconds": float(np.mean([r["seconds"] for r in runs])),
     }
 

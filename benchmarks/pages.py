@@ -58,10 +58,13 @@ def honest_errors() -> str:
 
         log_z = r["log_z"]
         rows.append([
-            f"`{target}`, PyMC {series}", str(r["seeds"]), ratios("means"), ratios("weights"),
-            f"{log_z:.2f}", ratios("arviz_means"), f"{r['arviz_r_hat_max']:.3f}",
+            f"`{target}`, PyMC {series}", str(r["seeds"]), ratios("means"),
+            ratios("means_of_draws"), ratios("weights"), f"{log_z:.2f}", ratios("arviz_means"),
+            f"{r['arviz_r_hat_max']:.3f}",
+            number(r["squared_error_of_draws"] / r["squared_error"]),
         ])  # fmt: skip
-    header = ["target", "seeds", "means", "weights", "log Z", "means by `az.mcse`", "largest r_hat"]
+    header = ["target", "seeds", "means", "means of draws alone", "weights", "log Z",
+              "means by `az.mcse`", "largest r_hat", "gain by fresh points"]  # fmt: skip
     return f"{table(header, rows)}\n\n{source(found)}"
 
 

@@ -7,7 +7,8 @@ The method of Basse, Pillai & Smith, in the order of the modules:
 3. ``restrict``, ``kernels``: the model's log density confined to a cell, and what moves in it.
 4. ``step``: one PyMC chain per cell; each draw carries the four terms of its bridge.
 5. ``bridge``: the mass of every cell, with its error; their sum is the evidence.
-6. ``reweight``, ``summary``: equal-weight draws of the whole posterior, tables with honest errors.
+6. ``reweight``, ``pooled``, ``summary``: equal-weight draws of the whole posterior, and tables with
+   honest errors, to which the bridge's own points contribute.
 7. ``record``, ``diagnostics``, ``plots``: what to know before the answer is believed, and pictures.
 """
 

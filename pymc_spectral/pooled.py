@@ -62,8 +62,8 @@ def pooled_means(
     h : ndarray, shape (chains, draws, p)
         Values of p functions at the chains' draws.
     h_fresh : ndarray, shape (chains, draws, p)
-        Their values at the fresh points; those outside the cell are not looked at. A function that
-        is not finite at one of the others is estimated from the draws alone.
+        Their values at the fresh points; those outside the cell are not looked at. Where a function
+        is not finite at one of the others, its mean in that cell is that of the draws alone.
     weighing : Weighing
         Weights and bridge terms, from :func:`pymc_spectral.strata.weigh`.
     mcse : bool

@@ -1,0 +1,302 @@
+"""Draws and fresh points together: right means, honest errors, and the group that holds them."""
+
+import arviz as az
+import numpy as np
+import pymc as pm
+import pytest
+import xarray as xr
+from helpers import group, make_step, sample
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.signal import lfilter
+from scipy.stats import norm
+
+import pymc_spectral as ps
+from pymc_spectral.pooled import pooled_means
+from pymc_spectral.proposal import fit_proposal
+from pymc_spectral.strata import BRIDGE_STATS, stratified_mean, weigh
+
+WEIGHT = np.array([0.02, 0.2, 0.2, 0.58])
+CENTRE = np.array([3.0, 7.0, 2.0, -5.0])
+SPREAD = np.array([1.0, 1.4, 1.1, 1.0])
+LOG_NORMAL = 0.4  # sd of the logarithm, where cells are skewed
+
+
+def chains(rng, phi=0.0, draws=500, tune=500, d=1, shape="normal", proposal="normal"):
+    """Autoregressive chains in four cells of known weight, with their bridge's fresh points.
+
+    Cells are normal, half normal in the first coordinate (a wall through the peak), or log-normal.
+    Returns draws, fresh points (chains, draws, d) and sampler stats.
+    """
+    x, y = np.empty((2, 4, draws, d))
+    terms, fit = np.empty((4, 4, draws)), np.zeros((4, draws), dtype=int)
+    for k in range(4):
+        noise = rng.standard_normal((tune + draws, d)) * np.sqrt(1 - phi**2)
+        z = lfilter([1.0], [1.0, -phi], noise, axis=0, zi=phi * rng.standard_normal((1, d)))[0]
+        if shape == "half":
+            z[:, 0] = np.abs(z[:, 0])
+        elif shape == "skewed":
+            z = np.exp(LOG_NORMAL * z)
+
+        def log_target(v, k=k):
+            z = (v - CENTRE[k]) / SPREAD[k]
+            outside = np.zeros(len(z), dtype=bool)
+            if shape == "skewed":
+                outside = (z <= 0).any(axis=1)
+                z = np.log(np.where(z > 0, z, 1.0))
+                value = (norm.logpdf(z / LOG_NORMAL) - np.log(LOG_NORMAL) - z).sum(axis=1)
+            else:
+                value = norm.logpdf(z).sum(axis=1)
+            if shape == "half":
+                outside, value = z[:, 0] <= 0, value + np.log(2)
+            value = value + np.log(WEIGHT[k]) - d * np.log(SPREAD[k])
+            return np.where(outside, -np.inf, value)
+
+        start, n_fits = 0, 0
+        while start < draws:
+            stop = min(draws, start + max(50, (tune + start) // 4))
+            p = fit_proposal(CENTRE[k] + SPREAD[k] * z[: tune + start], proposal)
+            rows = slice(start, stop)
+            x[k, rows] = CENTRE[k] + SPREAD[k] * z[tune + start : tune + stop]
+            y[k, rows] = p.sample(rng, stop - start)
+            for term, points in ((0, x), (2, y)):
+                terms[term, k, rows] = log_target(points[k, rows])
+                terms[term + 1, k, rows] = p.logpdf(points[k, rows])
+            fit[k, rows], start, n_fits = n_fits, stop, n_fits + 1
+    dims = ("chain", "draw")
+    cell = np.repeat(np.arange(4)[:, None], draws, axis=1)
+    stats = {name: (dims, term) for name, term in zip(BRIDGE_STATS, terms, strict=True)}
+    return x, y, xr.Dataset({"cell": (dims, cell), "proposal_fit": (dims, fit), **stats})
+
+
+def true_mean(d=1, shape="normal", **_):
+    """Exact mean of every coordinate."""
+    shift = np.zeros(d)
+    if shape == "half":
+        shift[0] = np.sqrt(2 / np.pi)
+    elif shape == "skewed":
+        shift[:] = np.exp(LOG_NORMAL**2 / 2)
+    return WEIGHT @ (CENTRE[:, None] + SPREAD[:, None] * shift)
+
+
+def repeat(n, first_seed, bridge="optimal", moved=0.0, **case):
+    """Errors and reported errors over many runs: pooled, and of the draws alone."""
+    found = {"error": [], "mcse": [], "error_draws": []}
+    for seed in range(first_seed, first_seed + n):
+        x, y, stats = chains(np.random.default_rng([seed, 77]), **case)
+        weighing = weigh(stats, bridge)
+        pooled = pooled_means(x, y + moved, weighing)
+        truth = true_mean(**case)
+        found["error"].append(pooled.mean - truth)
+        found["mcse"].append(pooled.mcse)
+        found["error_draws"].append(stratified_mean(x, weighing, mcse=False)[0] - truth)
+    return {name: np.array(values) for name, values in found.items()}
+
+
+def rms(x):
+    return float(np.sqrt(np.mean(np.square(x))))
+
+
+CASES = {
+    "independent": {},
+    "slow": {"phi": 0.9, "draws": 2000, "proposal": "student", "bridge": "geometric", "d": 2},
+    "walls": {"phi": 0.5, "shape": "half", "d": 2},
+    "skewed": {"phi": 0.5, "shape": "skewed"},
+    "ten dimensions": {"phi": 0.3, "d": 10},
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_errors_are_as_reported(name, seed):
+    n = 100
+    found = repeat(n, 1000 * seed, **CASES[name])
+    # The root mean square of n errors is known to one part in sqrt(2 n).
+    assert rms(found["error"]) / rms(found["mcse"]) == pytest.approx(1, abs=4 / np.sqrt(2 * n))
+    # Never worse than the draws alone, but for the scatter of the comparison.
+    assert rms(found["error"]) < 1.1 * rms(found["error_draws"])
+    if name == "slow":
+        assert rms(found["error"]) < 0.7 * rms(found["error_draws"])
+
+
+def test_wrong_fresh_values_would_be_noticed(seed):
+    found = repeat(40, 1000 * seed, moved=0.3)
+    assert rms(found["error"]) > 2 * rms(found["mcse"])
+
+
+@pytest.fixture(scope="module")
+def run():
+    x, y, stats = chains(np.random.default_rng(5), phi=0.5, shape="half", d=3)
+    return x, y, weigh(stats, "optimal")
+
+
+@settings(max_examples=30, deadline=None)
+@given(
+    shift=st.floats(-1e6, 1e6),
+    scale=st.floats(1e-6, 1e6),
+    sign=st.sampled_from([-1, 1]),
+)
+def test_means_follow_any_change_of_units(run, shift, scale, sign):
+    x, y, weighing = run
+    scale *= sign
+    base = pooled_means(x, y, weighing)
+    moved = pooled_means(shift + scale * x, shift + scale * y, weighing)
+    tolerance = 1e-9 * (abs(shift) + abs(scale) * 10)
+    np.testing.assert_allclose(moved.mean, shift + scale * base.mean, rtol=0, atol=tolerance)
+    np.testing.assert_allclose(
+        moved.mcse, abs(scale) * base.mcse, rtol=1e-3, atol=tolerance, equal_nan=False
+    )
+
+
+def test_a_constant_is_known_exactly(run):
+    x, y, weighing = run
+    found = pooled_means(np.full_like(x, 3.5), np.full_like(y, 3.5), weighing)
+    np.testing.assert_allclose(found.mean, 3.5, rtol=1e-12)
+    np.testing.assert_allclose(found.cell_mean, 3.5, rtol=1e-12)
+    assert np.all(found.mcse < 1e-12)
+
+
+def test_values_outside_the_cell_do_not_matter(run):
+    x, y, weighing = run
+    inside = np.concatenate([e.ratio_fresh for e in weighing.estimates]) > -np.inf
+    assert not inside.all()
+    blank = np.where(inside[:, :, None], y, np.nan)
+    a, b = pooled_means(x, y, weighing), pooled_means(x, blank, weighing)
+    np.testing.assert_array_equal(a.mean, b.mean)
+    np.testing.assert_array_equal(a.mcse, b.mcse)
+
+
+def test_where_a_function_is_not_finite_at_a_fresh_point_the_draws_are_used(run):
+    x, y, weighing = run
+    inside = np.concatenate([e.ratio_fresh for e in weighing.estimates]) > -np.inf
+    spoilt = y.copy()
+    spoilt[(*np.argwhere(inside)[7], 1)] = np.inf
+    found, plain = pooled_means(x, spoilt, weighing), pooled_means(x, y, weighing)
+    # In that one cell, and for that one function only.
+    assert found.cell_mean[0, 1] == pytest.approx(x[0, :, 1].mean(), rel=1e-12)
+    assert abs(found.cell_mean[0, 1] - plain.cell_mean[0, 1]) > 1e-6
+    np.testing.assert_array_equal(found.cell_mean[1:], plain.cell_mean[1:])
+    np.testing.assert_array_equal(found.mean[[0, 2]], plain.mean[[0, 2]])
+    # Everywhere: then it is the estimate of the draws, with its error.
+    alone = pooled_means(x, np.full_like(y, np.inf), weighing)
+    mean, mcse = stratified_mean(x, weighing)
+    np.testing.assert_allclose(alone.mean, mean, rtol=1e-12)
+    np.testing.assert_allclose(alone.mcse, mcse, rtol=0.2)
+
+
+# ---------------------------------------------------------------- through pm.sample
+
+
+def signs():
+    """Two modes, bounded and named variables, a Deterministic of integers among them."""
+    with pm.Model(coords={"city": ["Rome", "Oslo"]}) as model:
+        scale = pm.HalfNormal("scale", 2, dims="city")
+        z = pm.Normal("z", 0, 2)
+        pm.Deterministic("total", scale.sum() + z)
+        pm.Deterministic("side", pm.math.sgn(z).astype("int64"))
+        pm.Normal("y", z**2, 0.5, observed=4.0)
+    return model
+
+
+@pytest.fixture(scope="module")
+def sampled():
+    model = signs()
+    rng = np.random.default_rng(3)
+    points = np.column_stack(
+        [2 * rng.choice([-1, 1], 600) + 0.2 * rng.standard_normal(600), rng.normal(0, 1, (600, 2))]
+    )
+    order = [v.name for v in model.value_vars]
+    points = points if order[0] == "z" else points[:, [1, 2, 0]]
+    step = make_step(model, points)
+    return model, step, sample(model, step, draws=400, discard_tuned_samples=False)
+
+
+def test_the_group_has_every_variable_at_the_fresh_points(sampled):
+    model, _, idata = sampled
+    fresh, chains_ = group(idata, "cell_fresh"), group(idata, "cell_posterior")
+    stats = group(idata, "cell_sample_stats")
+    assert set(fresh.data_vars) == set(chains_.data_vars)
+    for name in fresh.data_vars:
+        assert fresh[name].dims == chains_[name].dims
+    assert list(fresh["city"].values) == ["Rome", "Oslo"]
+    inside = np.isfinite(stats["log_target_fresh"].values)
+    np.testing.assert_array_equal(np.isfinite(fresh["z"].values), inside)
+    total = fresh["scale"].sum("city", skipna=False) + fresh["z"]
+    np.testing.assert_allclose(fresh["total"], total, rtol=1e-12)
+    np.testing.assert_array_equal(fresh["side"].values[inside], np.sign(fresh["z"].values[inside]))
+    # They are the very points whose log density the stats hold.
+    logp = model.compile_logp()
+    for chain, draw in [(0, 0), (1, 17), (0, 399)]:
+        if not inside[chain, draw]:
+            continue
+        here = fresh.isel(chain=chain, draw=draw)
+        point = {"z": here["z"].values, "scale_log__": np.log(here["scale"].values)}
+        assert logp(point) == pytest.approx(float(stats["log_target_fresh"][chain, draw]))
+    assert not any("fresh_point" in group(idata, n) for n in ("cell_sample_stats", "sample_stats"))
+    assert "fresh_point" not in group(idata, "warmup_sample_stats")
+
+
+def test_summary_uses_them(sampled):
+    _, _, idata = sampled
+    pooled, draws = (ps.summary(idata, round_to=None, pooled=p) for p in (True, False))
+    truth = 2 * np.sqrt(2 / np.pi)
+    for table in (pooled, draws):
+        for name in ("scale[Rome]", "scale[Oslo]"):
+            assert abs(table.loc[name, "mean"] - truth) < 4 * table.loc[name, "mcse_mean"]
+    assert not np.allclose(pooled["mean"], draws["mean"], rtol=1e-6)
+    assert pooled["mcse_mean"]["scale[Rome]"] < draws["mcse_mean"]["scale[Rome]"]
+    same = [c for c in pooled.columns if "hdi" in c or c == "r_hat"]
+    np.testing.assert_array_equal(pooled[same], draws[same])
+    cells = ps.cell_summary(idata)
+    weighted = cells["weight"] @ cells[list(pooled.index)]
+    np.testing.assert_allclose(weighted, pooled["mean"], rtol=1e-9)
+    chosen = ps.summary(idata, var_names=["~scale"], round_to=None)
+    np.testing.assert_allclose(chosen["mean"], pooled.loc[chosen.index, "mean"], rtol=1e-12)
+
+
+def test_a_file_gives_the_same_summary(sampled, tmp_path):
+    _, _, idata = sampled
+    idata.to_netcdf(tmp_path / "run.nc")
+    loaded = az.from_netcdf(tmp_path / "run.nc")
+    again = ps.reweight(loaded)
+    for result in (loaded, again):
+        np.testing.assert_allclose(
+            ps.summary(result, round_to=None), ps.summary(idata, round_to=None), rtol=1e-9
+        )
+
+
+def test_draws_do_not_depend_on_keeping_the_points(sampled):
+    model, step, idata = sampled
+    with model:
+        bare = ps.SpectralPartitionStep(
+            partition=step.partition, pool_fresh=False, random_seed=1, progressbar=False
+        )
+    other = sample(model, bare, draws=400)
+    names = list(other.children) if hasattr(other, "children") else other.groups()
+    assert "cell_fresh" not in names
+    np.testing.assert_array_equal(
+        group(other, "cell_posterior")["z"], group(idata, "cell_posterior")["z"]
+    )
+    np.testing.assert_array_equal(
+        ps.summary(other, round_to=None), ps.summary(idata, round_to=None, pooled=False)
+    )
+
+
+def test_variables_left_out_of_the_trace_are_left_out(sampled):
+    model, step, _ = sampled
+    idata = sample(model, step, draws=100, var_names=["z", "total"])
+    assert set(group(idata, "cell_fresh").data_vars) == {"z", "total"}
+    assert list(ps.summary(idata).index) == list(group(idata, "posterior").data_vars)
+
+
+def test_a_variable_that_fails_at_a_fresh_point_costs_no_draws(sampled, monkeypatch, caplog):
+    model, step, _ = sampled
+
+    def fail(*_, **__):
+        raise FloatingPointError("no such point")
+
+    monkeypatch.setattr("pymc_spectral.fresh._values", fail)
+    with caplog.at_level("WARNING", logger="pymc.pymc_spectral"):
+        idata = sample(model, step, draws=100)
+    assert "summary will use the draws alone" in caplog.text
+    assert group(idata, "cells")["weight"].sum() == pytest.approx(1)
+    np.testing.assert_array_equal(ps.summary(idata), ps.summary(idata, pooled=False))
