@@ -22,8 +22,9 @@ from pymc_spectral.strata import Weighing, columns_of, stat_values, stratified_m
 
 __all__ = ["cell_summary", "summary"]
 
-# Columns handled together: bounds memory for models with thousands of Deterministics.
-_CHUNK = 256
+# Numbers handled together: bounds memory for models with thousands of Deterministics. Pooling keeps
+# about ten arrays of this size.
+_CHUNK = 2_000_000
 
 
 def summary(
@@ -82,12 +83,9 @@ def summary(
     columns = ["mean", "sd", low, high, "mcse_mean", "mcse_sd", "ess_mean", "r_hat"]
     parts = [
         _summarise(
-            values[:, :, k : k + _CHUNK],
-            None if fresh is None else fresh[:, :, k : k + _CHUNK],
-            weighing,
-            hdi_prob,
+            values[:, :, part], None if fresh is None else fresh[:, :, part], weighing, hdi_prob
         )
-        for k in range(0, values.shape[2], _CHUNK)
+        for part in _parts(values)
     ]
     table = pd.DataFrame(
         np.concatenate(parts) if parts else np.empty((0, len(columns))),
@@ -149,12 +147,18 @@ def cell_summary(
         weighing = weigh(groups["cell_sample_stats"], cells.attrs["bridge"])
         parts = [
             pooled_means(values[:, :, part], fresh[:, :, part], weighing, mcse=False)
-            for part in (slice(k, k + _CHUNK) for k in range(0, max(len(names), 1), _CHUNK))
+            for part in _parts(values) or [slice(0)]
         ]
         means = np.concatenate([part.cell_mean for part in parts], axis=1)
     table = pd.concat([table, pd.DataFrame(means, columns=names)], axis=1)
     table.index = pd.Index(cells["cell"].values, name="cell")
     return table if round_to is None else table.round(round_to)
+
+
+def _parts(values: np.ndarray) -> list[slice]:
+    """Cut the columns of a (chains, draws, p) array into pieces of bounded size."""
+    step = max(1, _CHUNK // (values.shape[0] * values.shape[1]))
+    return [slice(k, k + step) for k in range(0, values.shape[2], step)]
 
 
 def _fresh_columns(

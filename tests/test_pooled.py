@@ -1,5 +1,7 @@
 """Draws and fresh points together: right means, honest errors, and the group that holds them."""
 
+import sys
+
 import arviz as az
 import numpy as np
 import pymc as pm
@@ -251,6 +253,16 @@ def test_summary_uses_them(sampled):
     np.testing.assert_allclose(weighted, pooled["mean"], rtol=1e-9)
     chosen = ps.summary(idata, var_names=["~scale"], round_to=None)
     np.testing.assert_allclose(chosen["mean"], pooled.loc[chosen.index, "mean"], rtol=1e-12)
+
+
+def test_pieces_of_bounded_size_give_the_same(sampled, monkeypatch):
+    _, _, idata = sampled
+    whole, cells = ps.summary(idata), ps.cell_summary(idata)
+    # The package's name `summary` is the function; the module is found among those imported.
+    module = sys.modules["pymc_spectral.summary"]
+    monkeypatch.setattr(module, "_CHUNK", 2000)  # two columns at a time
+    np.testing.assert_array_equal(ps.summary(idata), whole)
+    np.testing.assert_array_equal(ps.cell_summary(idata), cells)
 
 
 def test_a_file_gives_the_same_summary(sampled, tmp_path):
