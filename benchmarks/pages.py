@@ -57,11 +57,14 @@ def honest_errors() -> str:
             return ", ".join(f"{value:.2f}" for value in r[key])
 
         log_z = r["log_z"]
+        pooled = "means_of_draws" in r  # older results: means of the draws alone
         rows.append([
-            f"`{target}`, PyMC {series}", str(r["seeds"]), ratios("means"),
-            ratios("means_of_draws"), ratios("weights"), f"{log_z:.2f}", ratios("arviz_means"),
+            f"`{target}`, PyMC {series}", str(r["seeds"]),
+            ratios("means") if pooled else "not run",
+            ratios("means_of_draws" if pooled else "means"),
+            ratios("weights"), f"{log_z:.2f}", ratios("arviz_means"),
             f"{r['arviz_r_hat_max']:.3f}",
-            number(r["squared_error_of_draws"] / r["squared_error"]),
+            number(r["squared_error_of_draws"] / r["squared_error"]) if pooled else "not run",
         ])  # fmt: skip
     header = ["target", "seeds", "means", "means of draws alone", "weights", "log Z",
               "means by `az.mcse`", "largest r_hat", "gain by fresh points"]  # fmt: skip
