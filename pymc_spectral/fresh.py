@@ -40,7 +40,7 @@ def evaluate_fresh(idata: Any, trace: Any, unravel: Callable[[np.ndarray], dict]
     InferenceData or DataTree
         ``cell_fresh`` has the variables of ``posterior``, in the same shape; NaN at points outside
         their cell, whose values no estimate uses. Without that group, and with a warning, if a
-        variable cannot be evaluated there: draws and weights do not depend on it.
+        variable cannot be evaluated there, or on Ctrl-C: draws and weights do not depend on it.
     """
     groups = dict(_idata.groups(idata))
     stats, posterior = groups["sample_stats"], groups["posterior"]
@@ -52,7 +52,8 @@ def evaluate_fresh(idata: Any, trace: Any, unravel: Callable[[np.ndarray], dict]
     inside = stat_values(stats, "log_target_fresh") > -np.inf
     try:
         groups["cell_fresh"] = _values(posterior, trace, unravel, points, inside)
-    except Exception:
+    except (Exception, KeyboardInterrupt):
+        # Hours of sampling are worth more than these points, to who interrupts here too.
         logging.getLogger("pymc.pymc_spectral").warning(
             "The model's variables could not be computed at the bridge's fresh points, so that "
             "summary will use the draws alone; draws and weights are complete.",

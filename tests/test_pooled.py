@@ -300,11 +300,12 @@ def test_variables_left_out_of_the_trace_are_left_out(sampled):
     assert list(ps.summary(idata).index) == list(group(idata, "posterior").data_vars)
 
 
-def test_a_variable_that_fails_at_a_fresh_point_costs_no_draws(sampled, monkeypatch, caplog):
+@pytest.mark.parametrize("error", [FloatingPointError, KeyboardInterrupt])
+def test_a_failure_at_a_fresh_point_costs_no_draws(sampled, monkeypatch, caplog, error):
     model, step, _ = sampled
 
     def fail(*_, **__):
-        raise FloatingPointError("no such point")
+        raise error("no such point")
 
     monkeypatch.setattr("pymc_spectral.fresh._values", fail)
     with caplog.at_level("WARNING", logger="pymc.pymc_spectral"):
