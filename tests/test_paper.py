@@ -65,8 +65,9 @@ def check_exhibit2(n: dict) -> None:
 def check_exhibit3(n: dict) -> None:
     rows = n["rows"]
     assert rows["paper"]["mean"] < 1 < rows["tempering"]["mean"]
-    assert rows["defaults"]["mean"] < 0.3
-    assert rows["defaults_pooled"]["mean"] < 0.3
+    for name in ("defaults", "defaults_long"):
+        assert rows[name]["mean"] < 0.3
+        assert rows[f"{name}_pooled"]["mean"] < 0.3
     # 2 repeats of chains of 200 steps: fresh points help, but how much is left to the full run.
     assert rows["paper_pooled"]["mean"] < 0.5
     assert rows["paper_own_pooled"]["mean"] < 0.5
@@ -82,10 +83,10 @@ def check_exhibit4(n: dict) -> None:
     for method in ("spectral", "kmeans"):
         found = n["as run"][method]
         # The same starts and weights in both, but for where the lattice has its points.
-        for start in {"random", "centre", "explorers"} & set(found):
-            assert_as_expected(found[start], found[f"{start}_expected"]["mean"])
-            exact = found[f"{start}_expected_exact_weights"]["mean"]
-            assert_as_expected(found[f"{start}_exact_weights"], exact)
+        assert_as_expected(found["centre"], found["centre_expected"]["mean"])
+        # Later chains of the step start at random landmarks; 2 repeats of 300 steps say little.
+        assert_as_expected(found["step"], found["random_expected"]["mean"])
+        assert found["step_pooled"]["mean"] < 2
 
 
 def check_exhibit5(n: dict) -> None:

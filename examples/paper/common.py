@@ -26,6 +26,8 @@ RESULTS = ROOT / "docs" / "paper"
 # Results of runs with PyMC 5 lie beside those with PyMC 6, without pictures of their own.
 OLDER = RESULTS / "pymc5"
 PACKAGES = ["pymc_spectral", "pymc", "pytensor", "arviz", "numpy", "scipy", "scikit-learn"]
+# For pm.sample: one chain after the other, without a word.
+QUIET = {"cores": 1, "progressbar": False, "compute_convergence_checks": False}
 OURS, THEIRS, THIRD, GREY = "#0b6e99", "#c2571a", "#4c8c2b", "#666666"
 
 
@@ -101,9 +103,12 @@ def _git(*arguments: str) -> str:
     return done.stdout.strip()
 
 
-def commit() -> str:
-    """Short name of the commit that is checked out."""
-    return _git("rev-parse", "--short", "HEAD")
+def source() -> dict:
+    """Where a single row comes from, for exhibits whose rows are run one at a time."""
+    return {
+        "commit": _git("rev-parse", "--short", "HEAD"),
+        "pymc": importlib.metadata.version("pymc"),
+    }
 
 
 def _plain(value):

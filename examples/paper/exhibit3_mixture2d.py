@@ -17,7 +17,7 @@ time, every chain started at (-5, 0).
 import matplotlib.pyplot as plt
 import numpy as np
 import pymc as pm
-from common import GREY, OURS, THEIRS, THIRD, commit, row, run
+from common import GREY, OURS, QUIET, THEIRS, THIRD, row, run, source
 from lattice import expected_error, lattice, restricted_chains
 
 import pymc_spectral as ps
@@ -29,7 +29,6 @@ STEPS = np.sqrt([0.8, 1, 2, 3])
 START = (-5.0, 0.0)
 Q = 0.8
 PAPER = {"ours": (0.008, 0.009), "tempering": (0.21, 0.28), "naive": (14.08, 13.5)}
-QUIET = {"cores": 1, "progressbar": False, "compute_convergence_checks": False}
 
 
 def logp(x: np.ndarray) -> np.ndarray:
@@ -114,9 +113,12 @@ def papers_step(partition: ps.SpectralPartition, points, seed: int) -> ps.Spectr
     )
 
 
-def mean_of(idata, pooled: bool) -> np.ndarray:
-    """Posterior mean from the draws alone, as in the paper, or from the bridge's points too."""
-    return ps.summary(idata, round_to=None, pooled=pooled)["mean"].to_numpy()
+def means_of(idata) -> list[np.ndarray]:
+    """Posterior mean from the draws alone, as in the paper, and from the bridge's points too."""
+    return [
+        ps.summary(idata, round_to=None, pooled=pooled)["mean"].to_numpy()
+        for pooled in (False, True)
+    ]
 
 
 def between_modes() -> float:
@@ -144,15 +146,19 @@ def last_stage(step, weights, draws, repeats, seed, batch=20):
         )
         for k in range(size):
             one = ps.reweight(idata.sel(chain=np.arange(k * n, (k + 1) * n)))
-            for suffix, pooled in (("", False), ("_pooled", True)):
-                cells = ps.cell_summary(one, pooled=pooled)[["x[0]", "x[1]"]].to_numpy()
+            own = means_of(one)
+            for pooled, suffix in enumerate(("", "_pooled")):
+                cells = ps.cell_summary(one, pooled=bool(pooled))[["x[0]", "x[1]"]].to_numpy()
                 found["fixed" + suffix].append(weights @ cells)
-                found["own" + suffix].append(mean_of(one, pooled))
+                found["own" + suffix].append(own[pooled])
     return found
 
 
-def fair_paper(repeats, draws, iterations, n_landmarks, rng, seed, pooled=False):
-    """Explore, partition, weigh: all of it again for every repeat, at the paper's settings."""
+def fair_paper(repeats, draws, iterations, n_landmarks, rng, seed):
+    """Explore, partition, weigh: all of it again for every repeat, at the paper's settings.
+
+    Returns means (repeats, 2, 2), of the draws alone and pooled.
+    """
     explored = temper(iterations, repeats, rng, keep=True)
     estimates = []
     for k in range(repeats):
@@ -161,11 +167,11 @@ def fair_paper(repeats, draws, iterations, n_landmarks, rng, seed, pooled=False)
             idata = pm.sample(
                 draws=draws, tune=0, step=step, chains=step.n_cells, random_seed=seed + k, **QUIET
             )
-        estimates.append(mean_of(idata, pooled))
+        estimates.append(means_of(idata))
     return np.array(estimates)
 
 
-def fair_defaults(repeats, seed, pooled=False, **size):
+def fair_defaults(repeats, seed, **size):
     """The same with nothing but defaults; returns means and density evaluations."""
     estimates, cost = [], []
     for k in range(repeats):
@@ -175,7 +181,7 @@ def fair_defaults(repeats, seed, pooled=False, **size):
                 **size, step=step, chains=step.n_cells, random_seed=seed + k,
                 discard_tuned_samples=False, **QUIET,
             )  # fmt: skip
-        estimates.append(mean_of(idata, pooled))
+        estimates.append(means_of(idata))
         leapfrogs = sum(
             int(idata[group]["n_steps"].sum())
             for group in ("cell_sample_stats", "warmup_sample_stats")
@@ -261,36 +267,29 @@ class Study:
         estimates = fair_paper(
             self.fair, self.draws, self.explored, self.n_landmarks, self.rng(4), self.seed
         )
-        return {"fair_paper": row(squared(estimates), evaluations=self.cost)}
-
-    def pooled_paper(self):
-        estimates = fair_paper(
-            self.fair, self.draws, self.explored, self.n_landmarks, self.rng(6),
-            2000 + self.seed, pooled=True,
-        )  # fmt: skip
-        return {"fair_paper_pooled": row(squared(estimates), evaluations=self.cost)}
-
-    def pooled_defaults(self):
-        """What `summary` shows by default, after a run with nothing but defaults."""
-        estimates, evaluations = fair_defaults(
-            self.defaults, 3000 + self.seed, pooled=True, **self.size
-        )
-        return {"defaults_pooled": row(squared(estimates), evaluations=int(np.mean(evaluations)))}
+        return both_ways("fair_paper", estimates, self.cost)
 
     def fair_defaults(self):
         estimates, evaluations = fair_defaults(self.defaults, self.seed, **self.size)
-        return {"defaults": row(squared(estimates), evaluations=int(np.mean(evaluations)))}
+        return both_ways("defaults", estimates, int(np.mean(evaluations)))
 
     def fair_long(self):
         """Defaults but for the length of the chains, which is the paper's."""
         size = {**self.size, "draws": self.draws}
         estimates, evaluations = fair_defaults(self.defaults, 1000 + self.seed, **size)
-        return {"defaults_long": row(squared(estimates), evaluations=int(np.mean(evaluations)))}
+        return both_ways("defaults_long", estimates, int(np.mean(evaluations)))
+
+
+def both_ways(name: str, estimates: np.ndarray, evaluations: int) -> dict[str, dict]:
+    """Two rows from the same runs: means of the draws alone, and pooled."""
+    return {
+        name: row(squared(estimates[:, 0]), evaluations=evaluations),
+        f"{name}_pooled": row(squared(estimates[:, 1]), evaluations=evaluations),
+    }
 
 
 ROWS = (
-    "tempering", "naive", "paper", "expected", "fair_paper", "pooled_paper", "fair_defaults",
-    "fair_long", "pooled_defaults",
+    "tempering", "naive", "paper", "expected", "fair_paper", "fair_defaults", "fair_long",
 )  # fmt: skip
 
 
@@ -299,7 +298,7 @@ def exhibit(quick: bool, seed: int, repeats: int | None = None, rows=None, previ
     found = dict(previous["rows"]) if previous and not quick else {}
     for name in rows or ROWS:
         for key, result in getattr(study, name)().items():
-            found[key] = {**result, "commit": commit()}
+            found[key] = {**result, **source()}
             print(f"{key}: {result['mean']:.4g} ± {result['standard_error']:.2g}", flush=True)
     numbers = {
         "rows": found,
@@ -334,13 +333,13 @@ def picture(points, partition, rows) -> plt.Figure:
     shown = [
         ("naive", "naive parallel chains", THEIRS, "naive"),
         ("tempering", "parallel tempering", THEIRS, "tempering"),
-        ("paper", "paper's settings, last\nstage, draws alone", OURS, "ours"),
-        ("paper_pooled", "paper's settings,\nlast stage repeated", OURS, "ours"),
-        ("fair_paper_pooled", "paper's settings,\nall of it repeated", OURS, None),
+        ("paper_by_step", "paper's settings, last\nstage, draws alone", OURS, "ours"),
+        ("paper_pooled", "paper's settings, last\nstage, pooled", OURS, None),
         ("fair_paper", "paper's settings, all\nof it, draws alone", OURS, None),
+        ("fair_paper_pooled", "paper's settings, all\nof it, pooled", OURS, None),
         ("defaults", "today's defaults, all\nof it, draws alone", THIRD, None),
-        ("defaults_long", "defaults, draws=4000,\nall of it, draws alone", THIRD, None),
-        ("defaults_pooled", "today's defaults,\nall of it repeated", THIRD, None),
+        ("defaults_pooled", "today's defaults, all\nof it, pooled", THIRD, None),
+        ("defaults_long_pooled", "defaults, draws=4000,\nall of it, pooled", THIRD, None),
     ]
     shown = [s for s in shown if s[0] in rows]
     for k, (key, _, colour, published) in enumerate(shown):

@@ -14,8 +14,8 @@ The main observations to make are:
 
 Two chains of 5000 steps explore, one from each set, N = 700, Q = N(0, 0.015 I), 10,000 steps per
 cell; weights come from one run of the step and stay fixed, as in the paper. Where cells are cut is
-an accident of the exploration, so the 200 repeats are of 8 explorations, 25 each, and expectations
-of 24. Chains start at the centre of their cell, as the paper recommends, or elsewhere.
+an accident of the exploration, so everything is repeated over 24 explorations, where the paper had
+one. Chains start at the centre of their cell, as the paper recommends, or elsewhere.
 """
 
 from collections.abc import Callable
@@ -25,7 +25,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
-from common import row, run
+from common import OURS, QUIET, THEIRS, row, run
 from lattice import expected_error, lattice, restricted_chains
 from pymc.step_methods.metropolis import MultivariateNormalProposal
 
@@ -33,18 +33,17 @@ import pymc_spectral as ps
 from pymc_spectral.testing import arcs
 
 Q = 0.015
-QUIET = {"cores": 1, "progressbar": False, "compute_convergence_checks": False}
 PAPER = {"spectral": (0.04, 0.05), "kmeans": (0.13, 0.03)}
 
 
 @dataclass
 class Shape:
-    """A uniform distribution on two sets, the first the same in both: model, support, mean."""
+    """A uniform distribution on two sets, the first the same in both: model, support, moments."""
 
     build: Callable[[], pm.Model]
     inside: Callable[[np.ndarray], np.ndarray]
     mean: np.ndarray
-    sample: Callable[[np.random.Generator, int], np.ndarray]
+    variance: np.ndarray
     starts: np.ndarray
 
 
@@ -61,7 +60,7 @@ def as_run() -> Shape:
         target.build,
         lambda x: target.logp(x) == 0,
         target.mean,
-        target.sample,
+        target.variance,
         np.array([[1.05, -1.0], [-1.05, 0.0]]),
     )
 
@@ -88,21 +87,16 @@ def as_printed() -> Shape:
             pm.Potential("log_density", pt.switch(support, 0.0, -np.inf))
         return model
 
-    def sample(rng, n):
-        found = np.empty((0, 2))
-        while len(found) < n:
-            points = rng.uniform(-1.1, 1.1, size=(4 * n, 2))
-            found = np.concatenate([found, points[inside(points)]])
-        return found[:n]
-
     # In (r, t) the element of area of S2 is r - cos^2 t, that of S1 is r; midpoint rule.
     r, t = np.meshgrid(1 + (np.arange(400) + 0.5) / 4000, (np.arange(4000) + 0.5) / 4000)
     t1, t2 = np.pi / 3 + 4 * np.pi / 3 * t, (2 * t - 1) * 2 * np.pi / 3
-    first, second = r, r - np.cos(t2) ** 2
-    mass = first.sum() + second.sum()
-    mean_x = (first * r * np.cos(t1)).sum() + (second * r * np.cos(t2)).sum()
-    mean = np.array([mean_x / mass, 0.0])
-    return Shape(build, inside, mean, sample, np.array([[1.05, 0.0], [-1.05, 0.0]]))
+    area = np.stack([r, r - np.cos(t2) ** 2])
+    area /= area.sum()
+    x = np.stack([r * np.cos(t1), r * np.cos(t2)])
+    y = np.stack([r * np.sin(t1), (r - 1) * np.sin(t2)])
+    mean = np.array([np.sum(area * x), 0.0])
+    variance = np.array([np.sum(area * x**2), np.sum(area * y**2)]) - mean**2
+    return Shape(build, inside, mean, variance, np.array([[1.05, 0.0], [-1.05, 0.0]]))
 
 
 SHAPES = {"as run": as_run, "as printed": as_printed}
@@ -149,7 +143,8 @@ def distance(estimates, truth):
 
 def by_step(shape, partition, T, few, seed):
     """Weights from the first two chains of a run; errors of the mean from the others, which start
-    at random landmarks of their cells.
+    at random landmarks of their cells: of the draws alone, as in the paper, and of draws and the
+    bridge's fresh points pooled.
     """
     with shape.build():
         step = ps.SpectralPartitionStep(
@@ -161,9 +156,13 @@ def by_step(shape, partition, T, few, seed):
         idata = pm.sample(
             draws=T, tune=0, step=step, chains=2 * (few + 1), random_seed=seed, **QUIET
         )
-    weights = ps.reweight(idata.isel(chain=[0, 1]))["cells"]["weight"].values
-    later = idata["cell_posterior"]["x"].values.mean(axis=1).reshape(few + 1, 2, 2)[1:]
-    return weights, distance(weights @ later, shape.mean)
+    pairs = [ps.reweight(idata.sel(chain=[2 * k, 2 * k + 1])) for k in range(few + 1)]
+    weights = pairs[0]["cells"]["weight"].values
+    errors = {}
+    for name, pooled in (("step", False), ("step_pooled", True)):
+        means = [ps.cell_summary(pair, pooled=pooled)[["x[0]", "x[1]"]] for pair in pairs[1:]]
+        errors[name] = distance([weights @ m.to_numpy() for m in means], shape.mean)
+    return weights, errors
 
 
 class Expectations:
@@ -202,28 +201,15 @@ class Expectations:
         }
 
 
-def simulate(shape, partition, weights, T, many, rng, exact_draws):
-    """Squared errors of repeated last stages, from several kinds of starting points."""
-    found = {}
-    draws = shape.sample(rng, exact_draws)
-    mass = np.bincount(partition.predict(draws), minlength=2) / exact_draws
-    spread = ((draws - shape.mean) ** 2).mean(axis=0)
-    members = [partition.members(cell) for cell in (0, 1)]
-    starts = {
-        "centre": np.tile([m[0] for m in members], (many, 1)),
-        "random": np.stack([m[rng.integers(len(m), size=many)] for m in members], 1).reshape(-1, 2),
+def simulate(shape, partition, weights, T, many, rng):
+    """Squared errors of repeated last stages, from the centres of the cells: of means, squares."""
+    centres = np.array([partition.members(cell)[0] for cell in (0, 1)])
+    means, squares, _ = walk(shape, np.tile(centres, (many, 1)), T, rng, partition)
+    means, squares = means.reshape(many, 2, 2), squares.reshape(many, 2, 2)
+    return {
+        "centre": distance(weights @ means, shape.mean),
+        "centre_squares": distance(weights @ squares, shape.variance),
     }
-    # Where the exploring chains started, if each cell holds one of these points.
-    cells = partition.predict(shape.starts)
-    if sorted(cells) == [0, 1]:
-        starts["explorers"] = np.tile(shape.starts[np.argsort(cells)], (many, 1))
-    for name, points in starts.items():
-        means, squares, _ = walk(shape, points, T, rng, partition)
-        means, squares = means.reshape(many, 2, 2), squares.reshape(many, 2, 2)
-        found[name] = distance(weights @ means, shape.mean)
-        found[name + "_exact_weights"] = distance(mass @ means, shape.mean)
-        found[name + "_squares"] = distance(weights @ squares, spread)
-    return found
 
 
 def together(parts):
@@ -255,39 +241,30 @@ class Size:
     n_landmarks: int = 700
     T: int = 10_000
     explorations: int = 24
-    simulated: int = 8  # so many of them are simulated, the others only expected
-    many: int = 25
-    by_step: int = 2
-    exact_draws: int = 400_000
+    many: int = 9  # repeats for each exploration, 216 in all
+    by_step: int = 3
     spacing: float = 0.03
 
 
-QUICK = Size(1500, 200, 300, 1, 1, 20, 2, 10_000, 0.05)
+QUICK = Size(1500, 200, 300, 1, 20, 2, 0.05)
 
 
-def study(shape: Shape, method: str, points, size: Size, k: int, seed: int, rng):
+def study(shape: Shape, method: str, points, size: Size, seed: int, rng):
     """One exploration: partition, weights of the bridge, expectations, and errors by their name."""
     partition = make_partition(method, points, size.n_landmarks, seed)
     exact = Expectations(shape, partition, size.spacing)
-    is_simulated = k < size.simulated
-    weights, by_few = by_step(shape, partition, size.T, size.by_step if is_simulated else 0, seed)
-    found = exact.errors(size.T) | exact.errors(size.T, weights)
-    if is_simulated:
-        found["step"] = by_few
-        found |= simulate(shape, partition, weights, size.T, size.many, rng, size.exact_draws)
-    return partition, weights, exact, found
+    weights, errors = by_step(shape, partition, size.T, size.by_step, seed)
+    errors |= exact.errors(size.T) | exact.errors(size.T, weights)
+    errors |= simulate(shape, partition, weights, size.T, size.many, rng)
+    return partition, weights, exact, errors
 
 
-def collect(studies, size: Size) -> dict:
+def collect(studies) -> dict:
     """Numbers of one method over all explorations."""
-    every = [found for *_, found in studies]
-    numbers = {}
-    for key in dict.fromkeys(key for found in every for key in found):
-        wanted = every if "_expected" in key else every[: size.simulated]
-        # Starts of explorers are left out unless they serve for every exploration.
-        if all(key in found for found in wanted):
-            numbers[key] = together([found[key] for found in wanted])
-    return numbers | {
+    every = [errors for *_, errors in studies]
+    # Starts of explorers are left out unless they serve for every exploration.
+    common = [key for key in every[0] if all(key in errors for errors in every)]
+    return {key: together([errors[key] for errors in every]) for key in common} | {
         "weights": [weights for _, weights, _, _ in studies],
         "mass": [exact.mass for _, _, exact, _ in studies],
         "cells_are_the_sets": [exact.are_the_sets for _, _, exact, _ in studies],
@@ -304,8 +281,8 @@ def exhibit(quick: bool, seed: int, repeats: int | None = None):
             rng = np.random.default_rng([seed, len(drawn), k])
             points = walk(shape, shape.starts, size.explored, rng)[2]
             for method, done in studies.items():
-                done.append(study(shape, method, points, size, k, seed + k, rng))
-        found = {method: collect(done, size) for method, done in studies.items()}
+                done.append(study(shape, method, points, size, seed + k, rng))
+        found = {method: collect(done) for method, done in studies.items()}
         for method, r in found.items():
             drawn.append((name, method, studies[method][0][0], r))
             means = {key: f"{v['mean']:.4f}" for key, v in r.items() if isinstance(v, dict)}
@@ -319,32 +296,44 @@ def exhibit(quick: bool, seed: int, repeats: int | None = None):
     return numbers, picture(drawn)
 
 
+NAMES = {"as run": "second arc shifted, as run", "as printed": "second arc flat, as printed"}
+
+
 def picture(drawn) -> plt.Figure:
     rows = len(drawn) // 2
     figure, axes = plt.subplots(
         rows, 2, figsize=(10, 5.2 * rows), layout="constrained", squeeze=False
     )
-    colours = ["#0b6e99", "#c2571a"]
     for axis, (name, method, partition, numbers) in zip(axes.ravel(), drawn, strict=True):
+        # The cell further left is blue in every panel; cells are numbered by chance.
+        places = [partition.members(k)[:, 0].mean() for k in (0, 1)]
+        colours = [OURS, THEIRS] if places[0] < places[1] else [THEIRS, OURS]
         low = -2.3 if name == "as run" else -1.3
         u, v = np.meshgrid(np.linspace(-1.3, 1.3, 260), np.linspace(low, 1.3, 260))
         cell = partition.predict(np.column_stack([u.ravel(), v.ravel()])).reshape(u.shape)
         axis.contourf(u, v, cell, levels=[-0.5, 0.5, 1.5], colors=colours, alpha=0.15)
         for k in (0, 1):
             mine = partition.landmarks_[partition.labels_ == k]
-            axis.plot(*mine.T, ".", ms=4, color=colours[k], label=f"cell {k}")
-            axis.plot(*partition.members(k)[0], "*", ms=14, mec="white", color=colours[k],
-                      label=f"its centre, {k}")  # fmt: skip
+            axis.plot(*mine.T, ".", ms=4, color=colours[k])
+            axis.plot(*partition.members(k)[0], "*", ms=16, mec="black", mew=1.2, color=colours[k])
         title = {"spectral": "Spectral", "kmeans": "k-means"}[method]
+        expected = numbers["centre_expected"]
         axis.set(
-            title=f"{title} cells, arcs {name}\n"
-            f"expected squared error {numbers['centre_expected']['mean']:.2g}, "
-            f"mean of {numbers['centre_expected']['partitions']} explorations",
+            title=f"{title} cells, {NAMES[name]}\nexpected squared error here "
+            f"{expected['by_partition'][0]:.2g}, mean of {expected['partitions']} explorations "
+            f"{expected['mean']:.2g}",
             xlabel="x[0]", ylabel="x[1]", aspect="equal",
         )  # fmt: skip
         axis.title.set_fontsize(10)
-    handles, labels = axes[0, 0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside lower center", ncols=4, frameon=False)
+    handles = [
+        plt.Line2D([], [], ls="", marker=".", ms=8, color=colour, label=f"landmarks, {name} cell")
+        for colour, name in ((OURS, "left"), (THEIRS, "right"))
+    ]
+    handles.append(
+        plt.Line2D([], [], ls="", marker="*", ms=14, mec="black", color="white",
+                   label="centre of a cell, where its chain starts")
+    )  # fmt: skip
+    figure.legend(handles=handles, loc="outside lower center", ncols=3, frameon=False)
     return figure
 
 
