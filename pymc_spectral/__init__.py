@@ -13,7 +13,11 @@ The method of Basse, Pillai & Smith, in the order of the modules:
 """
 
 from pymc_spectral.diagnostics import diagnose
-from pymc_spectral.efficiency import efficiency_ratio, recommended_landmarks
+from pymc_spectral.efficiency import (
+    efficiency_ratio,
+    landmark_heuristic,
+    recommended_landmarks,
+)
 from pymc_spectral.partition import KMeansPartition, SpectralPartition
 from pymc_spectral.plots import (
     plot_cells,
@@ -35,6 +39,7 @@ __all__ = [
     "cell_summary",
     "diagnose",
     "efficiency_ratio",
+    "landmark_heuristic",
     "plot_cells",
     "plot_overview",
     "plot_partition",

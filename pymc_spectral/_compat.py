@@ -12,6 +12,7 @@ import pytensor
 from pymc.step_methods.compound import BlockedStep, CompoundStep
 
 __all__ = [
+    "all_variables_at",
     "calling_pm_sample",
     "chain_index",
     "exact_rounding",
@@ -49,6 +50,15 @@ def chain_index(rng: np.random.Generator) -> int:
     seed_seq = rng.bit_generator.seed_seq
     key = getattr(seed_seq, "spawn_key", ())
     return int(key[-1]) if key else 0
+
+
+def all_variables_at(trace: Any) -> tuple[list[str], Any]:
+    """Names of the variables that a ``MultiTrace`` records, and the function that computes them.
+
+    The function takes the value variables by position, in the model's order, as PyMC calls it.
+    """
+    recorder = trace._straces[trace.chains[0]]
+    return list(recorder.varnames), recorder.fn
 
 
 def _frames() -> list[FrameType]:

@@ -107,6 +107,9 @@ class BridgeEstimate:
     term_draw, term_fresh : ndarray, shape (chains, draws)
         Terms of the two sides, ``p alpha`` and ``q alpha``, each divided by its mean; 1 where a
         draw was left out. To first order `log_c` moves by the mean of their difference.
+    groups : ndarray of int, shape (chains, draws)
+        Number of the chain and fit that a row belongs to, growing along the rows; short fits have
+        joined the next.
     """
 
     log_c: float
@@ -130,6 +133,7 @@ class BridgeEstimate:
     ratio_fresh: np.ndarray
     term_draw: np.ndarray
     term_fresh: np.ndarray
+    groups: np.ndarray
 
 
 @dataclass(frozen=True)
@@ -247,6 +251,7 @@ def bridge_estimate(
             ratio_fresh=ratio_fresh,
             term_draw=np.ones(target_draw.shape),
             term_fresh=np.ones(target_draw.shape),
+            groups=groups,
         )
 
     iterations, converged = 0, True
@@ -274,9 +279,13 @@ def bridge_estimate(
     # Means taken out took their share of the long-run variance with them.
     left = max(1.0 - tau * lost / n_draws, 0.25)
     variance_draw = float(np.sum(centred**2)) / n_draws * tau / n_draws / left
-    discrepancy, excess = _discrepancy(
-        log_fresh, log_draw, use, groups, variance_fresh * n_fresh, variance_draw * n_draws
-    )
+    # By chain and fit, and by chain alone: the fits of a chain that is stuck agree with each other,
+    # and among many of them a disagreement between chains would be lost.
+    chains = np.broadcast_to(np.arange(use.shape[0])[:, None], use.shape)
+    units = variance_fresh * n_fresh, variance_draw * n_draws
+    discrepancy, excess = np.max(
+        [_discrepancy(log_fresh, log_draw, use, by, *units) for by in (groups, chains)], axis=0
+    ).tolist()
     variance_draw, variance_fresh = variance_draw * excess, variance_fresh * excess
     term_draw = np.exp(log_draw - _log_mean(log_draw[use]), where=use, out=np.ones(use.shape))
     return BridgeEstimate(
@@ -301,6 +310,7 @@ def bridge_estimate(
         ratio_fresh=ratio_fresh,
         term_draw=term_draw,
         term_fresh=np.exp(log_fresh - _log_mean(log_fresh)),
+        groups=groups,
     )
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import xarray as xr
 
 from pymc_spectral._ess import rank_rhat
-from pymc_spectral.efficiency import landmarks_of_groups
+from pymc_spectral.efficiency import LARGEST, landmarks_of_groups
 from pymc_spectral.findings import Finding, Groups, cells_of, value_of
 from pymc_spectral.strata import columns_of, stat_values, weigh
 
@@ -101,9 +101,10 @@ def _landmark_hint(groups: Groups) -> str:
     used, wanted = groups["partition"].sizes["landmark"], landmarks_of_groups(groups)
     if FAR_TOO_FEW * used > wanted:
         return ""
+    number = f"{wanted} or more" if wanted == LARGEST else str(wanted)
     return (
         f" The cells were learned from {used} landmarks, and the paper's heuristic asks for "
-        f"{wanted}: n_landmarks={wanted} may give cells that mix better."
+        f"{number}: n_landmarks={wanted} may give cells that mix better."
     )
 
 

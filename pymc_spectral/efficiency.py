@@ -1,7 +1,7 @@
 """The paper's two rules of thumb, estimated from a finished run.
 
 :func:`efficiency_ratio`: does partitioning beat naive parallel chains?
-:func:`recommended_landmarks`: how many landmarks are certainly enough?
+:func:`recommended_landmarks`: how many landmarks does its heuristic ask for?
 """
 
 from __future__ import annotations
@@ -20,6 +20,9 @@ from pymc_spectral.reweight import reweight
 from pymc_spectral.strata import columns_of, stat_values
 
 __all__ = ["efficiency_ratio", "landmark_heuristic", "recommended_landmarks"]
+
+LARGEST = 5000
+"""Most landmarks that are recommended: more take minutes, and the heuristic is rough."""
 
 # Upper 95 % limit of a Poisson mean of which none was seen.
 _UNSEEN = 3.0
@@ -53,9 +56,9 @@ def landmark_heuristic(weights: ArrayLike, gaps: ArrayLike, distance: float) -> 
 
 
 def recommended_landmarks(
-    idata: Any, var_names: str | Sequence[str] | None = None, *, largest: int = 5000
+    idata: Any, var_names: str | Sequence[str] | None = None, *, largest: int = LARGEST
 ) -> int:
-    """Return a number of landmarks beyond which the partition would not get better.
+    """Return the number of landmarks that the paper's heuristic asks for.
 
     Parameters
     ----------
@@ -69,7 +72,8 @@ def recommended_landmarks(
     Returns
     -------
     int
-        For ``SpectralPartitionStep(n_landmarks=...)``, between 100 and `largest`.
+        For ``SpectralPartitionStep(n_landmarks=...)``, between 100 and `largest`; `largest` itself
+        means that the heuristic asks for so many or more.
 
     Notes
     -----
@@ -91,7 +95,7 @@ def recommended_landmarks(
 def landmarks_of_groups(
     groups: dict[str, xr.Dataset],
     var_names: str | Sequence[str] | None = None,
-    largest: int = 5000,
+    largest: int = LARGEST,
 ) -> int:
     """Compute :func:`recommended_landmarks` from the groups of a weighed result."""
     weights = groups["cells"]["weight"].values
@@ -101,7 +105,7 @@ def landmarks_of_groups(
     held = weights > 0
     distance = _largest_distance([values[cell == k] for k in np.flatnonzero(held)], weights[held])
     number = landmark_heuristic(weights[held], 1 / inverse_gaps[held], distance)
-    return int(np.clip(np.ceil(number), 100, largest))
+    return int(np.clip(np.ceil(number), min(100, largest), largest))
 
 
 def efficiency_ratio(

@@ -15,6 +15,8 @@ import numpy as np
 import xarray as xr
 
 from pymc_spectral import _idata
+from pymc_spectral._compat import all_variables_at
+from pymc_spectral.progress import ScanProgress
 from pymc_spectral.strata import stat_values
 
 __all__ = ["FRESH_POINT", "evaluate_fresh"]
@@ -23,7 +25,9 @@ FRESH_POINT = "fresh_point"
 """Sampler stat that carries a draw's fresh point, until the group ``cell_fresh`` is made."""
 
 
-def evaluate_fresh(idata: Any, trace: Any, unravel: Callable[[np.ndarray], dict]) -> Any:
+def evaluate_fresh(
+    idata: Any, trace: Any, unravel: Callable[[np.ndarray], dict], *, progressbar: bool = False
+) -> Any:
     """Replace the fresh points among the sampler stats by a group ``cell_fresh``.
 
     Parameters
@@ -34,6 +38,9 @@ def evaluate_fresh(idata: Any, trace: Any, unravel: Callable[[np.ndarray], dict]
         What `idata` was made from.
     unravel : callable
         Turns an unconstrained vector into a point of the model.
+    progressbar : bool
+        Show the progress if it takes longer than a second: as long as PyMC takes to record as many
+        draws, so that it is the model's Deterministics that decide.
 
     Returns
     -------
@@ -51,7 +58,8 @@ def evaluate_fresh(idata: Any, trace: Any, unravel: Callable[[np.ndarray], dict]
             groups[name] = groups[name].drop_vars(FRESH_POINT).drop_vars(dims, errors="ignore")
     inside = stat_values(stats, "log_target_fresh") > -np.inf
     try:
-        groups["cell_fresh"] = _values(posterior, trace, unravel, points, inside)
+        with ScanProgress(progressbar) as progress:
+            groups["cell_fresh"] = _values(posterior, trace, unravel, points, inside, progress)
     except (Exception, KeyboardInterrupt):
         # Hours of sampling are worth more than these points, to who interrupts here too.
         logging.getLogger("pymc.pymc_spectral").warning(
@@ -68,22 +76,24 @@ def _values(
     unravel: Callable[[np.ndarray], dict],
     points: np.ndarray,
     inside: np.ndarray,
+    progress: ScanProgress,
 ) -> xr.Dataset:
     """Build the group: each variable of the posterior at every fresh point inside its cell."""
-    recorder = trace._straces[trace.chains[0]]
+    names, compute = all_variables_at(trace)
     rows = list(zip(*np.nonzero(inside), strict=True))
     variables = {
         str(name): values.transpose("chain", "draw", ...)
         for name, values in posterior.data_vars.items()
-        if name in recorder.varnames and values.dtype.kind in "fiub"
+        if name in names and values.dtype.kind in "fiub"
     }
     found = {name: np.full(values.shape, np.nan) for name, values in variables.items()}
-    kept = [(found[n], k) for k, n in enumerate(recorder.varnames) if n in found]
+    kept = [(found[n], k) for k, n in enumerate(names) if n in found]
+    progress.start_round("Variables at the bridge's fresh points", len(rows))
     for row in rows:
-        # Positional, in the order of the model's value variables, as PyMC itself calls it.
-        at_point = recorder.fn(*unravel(points[row]).values())
+        at_point = compute(*unravel(points[row]).values())
         for values, k in kept:
             values[row] = at_point[k]
+        progress.advance()
     return posterior[list(variables)].assign(
         {name: (values.dims, found[name]) for name, values in variables.items()}
     )

@@ -10,8 +10,12 @@ Veach & Guibas)::
 
 The weights are bounded, so that a proposal that misses a part of the cell, or reaches beyond it,
 does no harm: there the draws count in full. Only the mass of the cell enters, which the bridge has
-estimated. A row has expectation ``E_pi[h]`` whatever its proposal was fitted to before, so the
-error can be read off the rows as a series.
+estimated. For given mass and share, a row has expectation ``E_pi[h]`` whatever its proposal was
+fitted to before, so that the error can be read off the rows: off the draws as a series, and off the
+fresh points as independent ones.
+
+Where the chains of a cell disagree beyond chance, each knows a part of it, and so do its fresh
+points: they would count the parts by how many chains are there. The draws alone are used then.
 
 References
 ----------
@@ -80,8 +84,10 @@ def pooled_means(
     2. With ``m`` the cell's mean, ``B`` the mean of ``u + v`` over rows, which is near 1, and
        ``D = dm / d log c``, the row's influence on the posterior mean ``mu`` is
        ``[u (h(x) - m) + v (h(y) - m)] / B + (D + m - mu) (a_fresh - a_draw)``,
-       with ``a`` the bridge's relative terms. Its mean over rows is the error to first order, and
-       the variance of that mean is estimated with its autocorrelation.
+       with ``a`` the bridge's relative terms. Its mean over rows is the error to first order.
+    3. The part at the draws is a series, the part at the fresh points is independent of it and
+       within itself. Their variances are estimated apart and added: in the sum of the two, white
+       noise would hide how slowly the chain moves.
     """
     weight = weighing.weights.weight
     members = [np.flatnonzero(weighing.cell_of_chain == cell) for cell in range(weight.size)]
@@ -104,13 +110,15 @@ class _Cell:
         self.estimate = estimate
         inside = estimate.ratio_fresh > -np.inf
         y = np.where(inside[:, :, None], y, 0.0)
-        pooled = np.isfinite(y).all(axis=(0, 1))
+        pooled = np.isfinite(y).all(axis=(0, 1)) & (estimate.excess <= 1.0)
         tau = np.where(pooled, _times(x), 1.0)
         level = estimate.log_c + np.log(tau)
         use = np.isfinite(estimate.ratio_draw)
         draw = np.where(use, estimate.ratio_draw, 0.0)
-        # u and v of the module's formula, and u at fresh points.
-        self.u = expit(draw[:, :, None] - level) * use[:, :, None]
+        # u and v of the module's formula, and u at fresh points. The draws that are used stand for
+        # those that are not, so that both sides have the same number.
+        self.kept = use.mean()
+        self.u = expit(draw[:, :, None] - level) * (use / self.kept)[:, :, None]
         self.u_fresh = expit(estimate.ratio_fresh[:, :, None] - level)
         self.v = self.u_fresh * tau
         self.u[:, :, ~pooled], self.v[:, :, ~pooled] = 1.0, 0.0
@@ -124,19 +132,54 @@ class _Cell:
         estimate = self.estimate
         x = self.u * (self.x - self.mean) / self.total
         y = self.v * (self.y - self.mean) / self.total
-        slope = -((1 - self.u) * x + (1 - self.u_fresh) * y).mean(axis=(0, 1))
+        slope = -((1 - self.u * self.kept) * x + (1 - self.u_fresh) * y).mean(axis=(0, 1))
         lever = np.where(self.pooled, slope, 0.0) + self.mean - mean
-        series = x + y + lever * (estimate.term_fresh - estimate.term_draw)[:, :, None]
-        # What a series of the cell's own rows does not show: points that might have fallen
-        # outside, and chains of a cell that disagree beyond chance.
+        draw = x - lever * estimate.term_draw[:, :, None]
+        fresh = y + lever * estimate.term_fresh[:, :, None]
+        # What the cell's own rows do not show: points that might have fallen outside, and chains
+        # of a cell that disagree beyond chance.
         hidden = estimate.variance_unseen + estimate.mcse**2 * (1.0 - 1.0 / estimate.excess)
-        return mean_variance(series) + lever**2 * hidden
+        return _variance_of_sum(draw, fresh, estimate.groups) + lever**2 * hidden
+
+
+def _variance_of_sum(draw: np.ndarray, fresh: np.ndarray, groups: np.ndarray) -> np.ndarray:
+    """Variance of the mean over rows of a chain's part and an independent part.
+
+    Parameters
+    ----------
+    draw, fresh : ndarray, shape (chains, draws, p)
+        The two parts.
+    groups : ndarray of int, shape (chains, draws)
+        Rows of one chain and fit. They share a level, of opposite sign in the two parts, which is
+        no error: it cancels. It is known from the independent part, up to noise.
+
+    Returns
+    -------
+    ndarray, shape (p,)
+    """
+    number = groups.ravel()
+    flat = fresh.reshape(number.size, -1)
+    flat = flat - flat.mean(axis=0)
+    starts = np.flatnonzero(np.diff(number, prepend=-1))
+    size = np.diff(starts, append=number.size)[:, None]
+    level = np.add.reduceat(flat, starts) / size
+    within = np.add.reduceat((flat - level[number]) ** 2, starts)
+    variance = within.sum(axis=0) / max(number.size - len(size), 1) / number.size
+    if len(size) > 1:
+        noise = within / size / np.maximum(size - 1, 1)
+        share = size / number.size
+        spread = np.sum(share * (level**2 - noise * (1 - share)), axis=0)
+        # Each group's level is moved over in the proportion that is level, not noise.
+        with np.errstate(divide="ignore", invalid="ignore"):
+            part = np.where(spread > 0, spread / (spread + noise), 0.0)
+        draw = draw + (part * level)[number].reshape(draw.shape)
+    return variance + mean_variance(draw)
 
 
 def _times(x: np.ndarray) -> np.ndarray:
-    """Autocorrelation time of each column of (chains, draws, p) draws, at least 1."""
+    """Autocorrelation time of each column of (chains, draws, p) draws; 1 if it is not known."""
     n = x.shape[0] * x.shape[1]
     spread = x.var(axis=(0, 1))
     with np.errstate(divide="ignore", invalid="ignore"):
         tau = mean_variance(x) * n / spread
-    return np.clip(np.where(np.isfinite(tau), tau, 1.0), 1.0, n)
+    return np.where(np.isfinite(tau) & (tau > 0), np.minimum(tau, n), 1.0)

@@ -1,4 +1,4 @@
-"""A progress bar for exploration that stays away when there is nothing to wait for."""
+"""A progress bar that stays away when there is nothing to wait for."""
 
 from __future__ import annotations
 

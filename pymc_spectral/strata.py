@@ -22,7 +22,15 @@ from pymc_spectral.bridge import (
     cell_weights,
 )
 
-__all__ = ["BRIDGE_STATS", "Weighing", "columns_of", "stat_values", "stratified_mean", "weigh"]
+__all__ = [
+    "BRIDGE_STATS",
+    "Weighing",
+    "choose_variables",
+    "columns_of",
+    "stat_values",
+    "stratified_mean",
+    "weigh",
+]
 
 BRIDGE_STATS = (
     "log_target_draw",
@@ -170,7 +178,7 @@ def columns_of(
     values : ndarray, shape (chains, draws, len(names))
         Draws as floats.
     """
-    chosen = _choose(var_names, [str(name) for name in group.data_vars])
+    chosen = choose_variables(group, var_names)
     names: list[str] = []
     parts: list[np.ndarray] = []
     for name in chosen:
@@ -188,8 +196,9 @@ def columns_of(
     return names, np.concatenate(parts, axis=2) if parts else np.empty(shape)
 
 
-def _choose(var_names: str | Sequence[str] | None, known: list[str]) -> list[str]:
+def choose_variables(group: xr.Dataset, var_names: str | Sequence[str] | None = None) -> list[str]:
     """Resolve `var_names` as ArviZ does, refusing names that do not exist."""
+    known = [str(name) for name in group.data_vars]
     if var_names is None:
         return known
     asked = [var_names] if isinstance(var_names, str) else list(var_names)

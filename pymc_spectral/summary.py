@@ -18,7 +18,14 @@ from pymc_spectral import _idata
 from pymc_spectral._ess import rank_rhat
 from pymc_spectral.pooled import PooledMeans, pooled_means
 from pymc_spectral.reweight import reweight
-from pymc_spectral.strata import Weighing, columns_of, stat_values, stratified_mean, weigh
+from pymc_spectral.strata import (
+    Weighing,
+    choose_variables,
+    columns_of,
+    stat_values,
+    stratified_mean,
+    weigh,
+)
 
 __all__ = ["cell_summary", "summary"]
 
@@ -77,8 +84,9 @@ def summary(
     if "cells" not in groups:
         groups = _idata.groups(reweight(idata))
     weighing = weigh(groups["cell_sample_stats"], groups["cells"].attrs["bridge"])
-    names, values = columns_of(groups["cell_posterior"], var_names)
-    fresh = _fresh_columns(groups, var_names, names) if pooled else None
+    chosen = choose_variables(groups["cell_posterior"], var_names)
+    names, values = columns_of(groups["cell_posterior"], chosen)
+    fresh = _fresh_columns(groups, chosen, names) if pooled else None
     low, high = _idata.hdi_names(hdi_prob)
     columns = ["mean", "sd", low, high, "mcse_mean", "mcse_sd", "ess_mean", "r_hat"]
     parts = [
@@ -138,8 +146,9 @@ def cell_summary(
         "chains": "n_chains",
     }
     table = pd.DataFrame({column: cells[name].values for column, name in shown.items()})
-    names, values = columns_of(groups["cell_posterior"], var_names)
-    fresh = _fresh_columns(groups, var_names, names) if pooled else None
+    chosen = choose_variables(groups["cell_posterior"], var_names)
+    names, values = columns_of(groups["cell_posterior"], chosen)
+    fresh = _fresh_columns(groups, chosen, names) if pooled else None
     if fresh is None:
         own = stat_values(groups["cell_sample_stats"], "cell")[:, 0].astype(int)
         means = np.array([values[own == cell].mean(axis=(0, 1)) for cell in cells["cell"].values])
@@ -162,13 +171,25 @@ def _parts(values: np.ndarray) -> list[slice]:
 
 
 def _fresh_columns(
-    groups: dict[str, xr.Dataset], var_names: str | Sequence[str] | None, names: list[str]
+    groups: dict[str, xr.Dataset], chosen: list[str], names: list[str]
 ) -> np.ndarray | None:
-    """Values at the fresh points, in the columns of the draws; None if they were not kept."""
+    """Values at the fresh points, in the columns of the draws; None if they were not kept.
+
+    A variable that was added to the draws afterwards is not known there: its columns are infinite,
+    for which the draws alone are used.
+    """
     if "cell_fresh" not in groups:
         return None
-    found, fresh = columns_of(groups["cell_fresh"], var_names)
-    return fresh if found == names else None
+    group = groups["cell_fresh"]
+    found, fresh = columns_of(group, [name for name in chosen if name in group])
+    if found == names:
+        return fresh
+    place = {name: k for k, name in enumerate(found)}
+    columns = np.full((*fresh.shape[:2], len(names)), np.inf)
+    for k, name in enumerate(names):
+        if name in place:
+            columns[:, :, k] = fresh[:, :, place[name]]
+    return columns
 
 
 def _summarise(
@@ -182,7 +203,8 @@ def _summarise(
     cells = weighing.cell_of_chain
     with np.errstate(divide="ignore", invalid="ignore"):
         mcse_sd = np.where(sd > 0, mcse_variance / (2 * sd), 0.0)
-        ess = variance / mcse_mean**2
+        # Rounding alone gives a constant a spread, of which there are no draws to speak.
+        ess = np.where(variance > 1e-20 * mean**2, variance / mcse_mean**2, np.nan)
     r_hat = np.array([rank_rhat(x[cells == cell]) for cell in range(cells.max() + 1)])
     worst = np.full(x.shape[2], np.nan)
     seen = ~np.isnan(r_hat).all(axis=0)

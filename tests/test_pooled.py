@@ -14,7 +14,9 @@ from scipy.signal import lfilter
 from scipy.stats import norm
 
 import pymc_spectral as ps
+from pymc_spectral import _idata
 from pymc_spectral.pooled import pooled_means
+from pymc_spectral.progress import ScanProgress
 from pymc_spectral.proposal import fit_proposal
 from pymc_spectral.strata import BRIDGE_STATS, stratified_mean, weigh
 
@@ -101,6 +103,8 @@ def rms(x):
 
 CASES = {
     "independent": {},
+    "antithetic": {"phi": -0.5},
+    "very slow": {"phi": 0.98, "draws": 2000, "tune": 1000, "d": 3},
     "slow": {"phi": 0.9, "draws": 2000, "proposal": "student", "bridge": "geometric", "d": 2},
     "walls": {"phi": 0.5, "shape": "half", "d": 2},
     "skewed": {"phi": 0.5, "shape": "skewed"},
@@ -116,13 +120,70 @@ def test_errors_are_as_reported(name, seed):
     assert rms(found["error"]) / rms(found["mcse"]) == pytest.approx(1, abs=4 / np.sqrt(2 * n))
     # Never worse than the draws alone, but for the scatter of the comparison.
     assert rms(found["error"]) < 1.1 * rms(found["error_draws"])
-    if name == "slow":
+    if name in ("slow", "very slow"):
         assert rms(found["error"]) < 0.7 * rms(found["error_draws"])
 
 
 def test_wrong_fresh_values_would_be_noticed(seed):
     found = repeat(40, 1000 * seed, moved=0.3)
     assert rms(found["error"]) > 2 * rms(found["mcse"])
+
+
+def stuck_chains(rng, draws=500, tune=200):
+    """A cell with two modes of mass .7 and .3, three chains in the first and one in the second."""
+    centre = np.repeat([0.0, 0.0, 0.0, 20.0], tune + draws).reshape(4, -1)
+    z = centre + rng.standard_normal((4, tune + draws))
+    proposals = [fit_proposal(z[k, :tune, None], "normal") for k in range(4)]
+    y = np.array([p.sample(rng, draws) for p in proposals])
+    x = z[:, tune:, None]
+
+    def log_target(v):
+        return np.logaddexp(np.log(0.7) + norm.logpdf(v), np.log(0.3) + norm.logpdf(v - 20))
+
+    terms = []
+    for v in (x, y):
+        terms += [
+            log_target(v[:, :, 0]),
+            np.array([p.logpdf(v[k]) for k, p in enumerate(proposals)]),
+        ]
+    dims = ("chain", "draw")
+    stats = {name: (dims, term) for name, term in zip(BRIDGE_STATS, terms, strict=True)}
+    fit = (np.arange(draws) // 100) * np.ones((4, 1), dtype=int)
+    stats |= {"cell": (dims, np.zeros((4, draws), dtype=int)), "proposal_fit": (dims, fit)}
+    return x, y, xr.Dataset(stats)
+
+
+def test_chains_of_a_cell_that_disagree_are_not_hidden_by_their_fresh_points(rng):
+    """Each chain's points know its own mode only: one in four counts for .3, with mass .3."""
+    x, y, stats = stuck_chains(rng)
+    weighing = weigh(stats, "optimal")
+    (estimate,) = weighing.estimates
+    assert estimate.excess > 1
+    found = pooled_means(x, y, weighing)
+    mean, mcse = stratified_mean(x, weighing)
+    np.testing.assert_allclose(found.mean, mean, rtol=1e-12)
+    np.testing.assert_allclose(found.mcse, mcse, rtol=0.2)
+    assert abs(found.mean[0] - 0.3 * 20) < 4 * found.mcse[0]
+    # The mass as well: no chain saw more than .7 of it.
+    assert abs(estimate.log_c) < 4 * estimate.mcse
+
+
+def test_draws_without_a_density_leave_no_bias(seed):
+    """A third of the rows has no log density at the draw; its fresh point counts all the same."""
+    case = {"phi": 0.9, "shape": "skewed", "d": 2}
+    errors, mcse = [], []
+    for k in range(60):
+        rng = np.random.default_rng([seed, k, 78])
+        x, y, stats = chains(rng, **case)
+        at_draw = stats["log_target_draw"].values
+        at_draw[rng.random(at_draw.shape) < 0.3] = np.nan
+        found = pooled_means(x, y, weigh(stats, "optimal"))
+        errors.append(found.mean - true_mean(**case))
+        mcse.append(found.mcse)
+    errors = np.array(errors)
+    bias = errors.mean(axis=0) / (errors.std(axis=0, ddof=1) / np.sqrt(len(errors)))
+    assert np.all(np.abs(bias) < 4)
+    assert rms(errors) / rms(mcse) == pytest.approx(1, abs=4 / np.sqrt(2 * 60))
 
 
 @pytest.fixture(scope="module")
@@ -298,6 +359,40 @@ def test_variables_left_out_of_the_trace_are_left_out(sampled):
     idata = sample(model, step, draws=100, var_names=["z", "total"])
     assert set(group(idata, "cell_fresh").data_vars) == {"z", "total"}
     assert list(ps.summary(idata).index) == list(group(idata, "posterior").data_vars)
+
+
+def test_a_variable_added_afterwards_uses_its_draws_and_the_others_stay_pooled(sampled):
+    _, _, idata = sampled
+    groups = dict(_idata.groups(idata))
+    groups["cell_posterior"] = groups["cell_posterior"].assign(
+        double=2 * groups["cell_posterior"]["z"]
+    )
+    more = _idata.build(groups, like=idata)
+    pooled, draws = (ps.summary(more, round_to=None, pooled=p) for p in (True, False))
+    before = ps.summary(idata, round_to=None)
+    np.testing.assert_array_equal(pooled.loc[before.index], before)
+    assert pooled.loc["double", "mean"] == pytest.approx(draws.loc["double", "mean"], rel=1e-12)
+    assert pooled.loc["z", "mean"] != draws.loc["z", "mean"]
+    alone = ps.summary(more, "double", round_to=None)
+    np.testing.assert_allclose(alone.loc["double"], pooled.loc["double"], rtol=1e-12)
+    own = groups["cell_posterior"]["double"].mean("draw").values
+    np.testing.assert_allclose(ps.cell_summary(more)["double"], own, rtol=1e-12)
+
+
+@pytest.mark.parametrize("asked", [True, False])
+def test_progress_of_the_fresh_points_is_shown_if_progress_is(sampled, monkeypatch, asked):
+    model, step, _ = sampled
+    seen = []
+
+    class Bar(ScanProgress):
+        def __exit__(self, *error):
+            seen.append((self.visible, self._total, self._done))
+            super().__exit__(*error)
+
+    monkeypatch.setattr("pymc_spectral.fresh.ScanProgress", Bar)
+    idata = sample(model, step, draws=50, progressbar=asked)
+    inside = np.isfinite(group(idata, "cell_sample_stats")["log_target_fresh"].values)
+    assert seen == [(asked, inside.sum(), inside.sum())]
 
 
 @pytest.mark.parametrize("error", [FloatingPointError, KeyboardInterrupt])

@@ -20,6 +20,7 @@ PUBLIC_NAMES = [
     "cell_summary",
     "diagnose",
     "efficiency_ratio",
+    "landmark_heuristic",
     "plot_cells",
     "plot_overview",
     "plot_partition",

@@ -116,7 +116,7 @@ def exhibit(quick: bool, seed: int):
     axes[1].plot(sigmas, log_bound, color=OURS, label="bound (worst h)")
     axes[1].plot(sigmas, log_exact, color=THEIRS, ls="--", label="exact, h(x) = x")
     axes[1].set(
-        xlabel="σ", ylabel="log (Var partitioned / Var naive)",
+        xlabel="σ", ylabel="ln (Var partitioned / Var naive)",
         title="(b) efficiency ratio, cut at 0, τ = 0.2",
     )  # fmt: skip
     axes[1].legend(frameon=False)

@@ -21,7 +21,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 from common import GREY, OURS, THEIRS, THIRD, line, pair_density, run, spectral_gap
 
-from pymc_spectral.efficiency import landmark_heuristic
+import pymc_spectral as ps
 from pymc_spectral.spectrum import leading_eigenpairs
 
 TAU, OTHER_TAUS = 1.0, (0.5, 2.0)
@@ -50,7 +50,7 @@ class Line:
         p = self.density[right] / self.density[right].sum()
         # E|x - y| for x and y in different halves: two half means apart.
         distance = 2 * float(p @ self.x[right])
-        self.heuristic = landmark_heuristic([0.5, 0.5], [self.best, self.best], distance)
+        self.heuristic = ps.landmark_heuristic([0.5, 0.5], [self.best, self.best], distance)
 
     def smaller_gap(self, mask: np.ndarray) -> float:
         """Smaller spectral gap of chains confined to a part of the fine line, and to the rest."""
@@ -163,16 +163,16 @@ def exhibit(quick: bool, seed: int, repeats: int | None = None):
     figure, axis = plt.subplots(figsize=(7.5, 5), layout="constrained")
     window = min(5, len(separations))
     for k, colour in enumerate((OURS, THEIRS, THIRD)):
-        axis.semilogy(separations, found[:, k], ".", ms=4, color=colour, alpha=0.6)
+        axis.semilogy(separations, found[:, k], ".", ms=7, color=colour, alpha=0.6)
         smooth = np.convolve(np.log(found[:, k]), np.ones(window) / window, mode="valid")
         inner = np.convolve(separations, np.ones(window) / window, mode="valid")
         axis.semilogy(inner, np.exp(smooth), color=colour, label=f"measured, ε = {EPSILONS[k]}")
     axis.semilogy(separations, heuristic, color=GREY, ls="--", label="heuristic as printed")
     axis.semilogy(separations, constant * heuristic, color=GREY, ls=":",
                   label=f"heuristic × {constant:.2g}")  # fmt: skip
-    axis.set(xlabel="separation μ (in standard deviations of a mode)",
+    axis.set(xlabel="μ, in standard deviations of a mode; the modes are at -μ and μ",
              ylabel="landmarks N",
-             title=f"N_max, mean of {repeats} runs; lines smoothed over five")  # fmt: skip
+             title=f"N_max, τ = {TAU:g}: means of {repeats} runs; lines smoothed")  # fmt: skip
     axis.legend(frameon=False)
     numbers = {
         "repeats": repeats, "largest_tried": LARGEST, "fixed": FIXED,

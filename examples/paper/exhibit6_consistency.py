@@ -16,7 +16,7 @@ drawn again if it falls between the modes, where it would be no bad cut.
 import matplotlib.pyplot as plt
 import numpy as np
 import pymc as pm
-from common import GREY, OURS, THEIRS, run
+from common import GREY, OURS, QUIET, THEIRS, run
 from pymc.step_methods.metropolis import UniformProposal
 
 import pymc_spectral as ps
@@ -50,9 +50,8 @@ def errors(partition, lengths, repeats, seed):
     with TARGET.build():
         step = make_step(partition, seed)
         idata = pm.sample(
-            draws=lengths[-1], tune=0, step=step, chains=2 * repeats, cores=1, random_seed=seed,
-            progressbar=False, compute_convergence_checks=False,
-        )  # fmt: skip
+            draws=lengths[-1], tune=0, step=step, chains=2 * repeats, random_seed=seed, **QUIET
+        )
     for r in range(repeats):
         for k, T in enumerate(lengths):
             # Two chains of the call, one in each cell, and their first T draws.
@@ -83,21 +82,23 @@ def exhibit(quick: bool, seed: int, repeats: int | None = None):
         seed += 1
         random_cut = float(TARGET.sample(np.random.default_rng(seed), 1)[0, 0])
     cuts = {"good": 0.0, "bad": random_cut}
-    numbers = {"lengths": lengths, "repeats": repeats, "cuts": cuts}
+    numbers = {"lengths": lengths, "repeats": repeats, "cuts": cuts, "late": LATE}
     figure, axis = plt.subplots(figsize=(7.5, 5), layout="constrained")
     for (name, place), colour in zip(cuts.items(), (OURS, THEIRS), strict=True):
         found = errors(cut_at(place), lengths, repeats, seed)
         rms = np.sqrt((found**2).mean(axis=0))
         slope, slope_error = late_slope(lengths, found, np.random.default_rng(seed))
         numbers[name] = {"rms": rms, "late_slope": slope, "late_slope_error": slope_error}
-        axis.loglog(lengths, found.T, ".", ms=3, color=colour, alpha=0.25)
+        beside = np.array(lengths) * (0.96 if name == "good" else 1.04)
+        axis.loglog(beside, found.T, ".", ms=4, color=colour, alpha=0.35)
         label = f"cut at {place:.2f}: slope {slope:.2f} ± {slope_error:.2f} from T = {LATE:,} on"
         axis.loglog(lengths, rms, "o-", color=colour, label=label)
         reference = rms[-1] * np.sqrt(lengths[-1] / np.array(lengths))
         axis.loglog(lengths, reference, color=GREY, lw=0.8, ls=":")
     axis.plot([], [], color=GREY, lw=0.8, ls=":", label="1 / √T")
+    axis.plot([], [], ".", color=GREY, ms=4, label="single repeats; lines: root mean square")
     axis.set(xlabel="draws per cell T",
-             ylabel="error of the mean (dots: repeats; lines: root mean square)",
+             ylabel="absolute error of the mean",
              title="Good and bad cut of half N(-1, 0.4), half N(1, 0.4)")  # fmt: skip
     axis.legend(frameon=False, loc="lower left")
     return numbers, figure

@@ -13,14 +13,13 @@ The target is that of exhibit 1(a): half N(-1, 0.4), half N(1, 0.4), tau = 0.2, 
 import matplotlib.pyplot as plt
 import numpy as np
 import pymc as pm
-from common import GREY, OURS, THEIRS, line, pair_density, run, spectral_gap
+from common import GREY, OURS, QUIET, THEIRS, line, pair_density, run, spectral_gap
 from exhibit6_consistency import SIGMA, TARGET, TAU, cut_at, make_step
 from pymc.step_methods.metropolis import UniformProposal
 
 import pymc_spectral as ps
 
 SPACING = 0.01
-QUIET = {"cores": 1, "progressbar": False, "compute_convergence_checks": False}
 
 
 def exact():
@@ -82,6 +81,9 @@ def exhibit(quick: bool, seed: int, repeats: int | None = None):
     axis.axvline(truth["ratio_bound"], color=THEIRS, ls="--", label=bound_label, **below_legend)
     axis.axvline(1, color=GREY, ls=":", label="as good as naive chains", **below_legend)
     axis.set_yticks(range(3), names)
+    ticks = [0.03, 0.05, 0.1, 0.2, 0.5, 1]
+    axis.set_xticks(ticks, [f"{t:g}" for t in ticks])
+    axis.minorticks_off()
     axis.set(xlabel="efficiency ratio (below 1: partitioning wins)", ylim=(-0.6, 3.6),
              title=f"efficiency_ratio() of {repeats} runs of {draws:,} draws per cell")  # fmt: skip
     axis.legend(frameon=False, loc="upper center", ncols=3, fontsize=9)

@@ -281,7 +281,8 @@ def exhibit6(n: dict, older: dict | None = None) -> str:
             columns += [number(r["rms"][0]), number(r["rms"][-1])]
             columns.append(f"{number(r['late_slope'])} ± {number(r['late_slope_error'])}")
         rows.append(columns)
-    header = [f"rms error, T = {first:,}", f"T = {last:,}", "slope from T = 2,048 on"]
+    late = f"slope from T = {n['late']:,} on"
+    header = [f"rms error, T = {first:,}", f"T = {last:,}", late]
     return table(["partition", "theorem", *header, *_again(header, older)], rows)
 
 
