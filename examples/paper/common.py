@@ -42,7 +42,9 @@ def run(name: str, exhibit: Callable[..., tuple[dict, plt.Figure]], description:
     parser.add_argument("--seed", type=int, default=1)
     known = inspect.signature(exhibit).parameters
     if "repeats" in known:
-        parser.add_argument("--repeats", type=int, help="repeats, where it does not take too long")
+        parser.add_argument("--repeats", type=int, help="repeats of what takes long")
+    if "explorations" in known:
+        parser.add_argument("--explorations", type=int, help="the first so many, not all")
     if "rows" in known:
         parser.add_argument(
             "--rows", nargs="+", help="compute these only, keep the others' results"

@@ -271,8 +271,8 @@ def collect(studies) -> dict:
     }
 
 
-def exhibit(quick: bool, seed: int, repeats: int | None = None):
-    size = QUICK if quick else Size(by_step=repeats or Size.by_step)
+def exhibit(quick: bool, seed: int, explorations: int | None = None):
+    size = QUICK if quick else Size(explorations=explorations or Size.explorations)
     numbers, drawn = {"published": PAPER}, []
     for name in list(SHAPES)[: 1 if quick else 2]:
         shape = SHAPES[name]()

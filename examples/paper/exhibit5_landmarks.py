@@ -158,8 +158,17 @@ def exhibit(quick: bool, seed: int, repeats: int | None = None):
         for k, tau in enumerate(OTHER_TAUS)
         if not quick
     ]
-    found, heuristic, constant = main["n_max"], main["heuristic"], main["constant"]
+    numbers = {
+        "repeats": repeats, "largest_tried": LARGEST, "fixed": FIXED,
+        "fixed_epsilon": FIXED_EPSILON, "epsilon": EPSILONS, "mu": separations,
+        **main, "other_taus": others,
+    }  # fmt: skip
+    return numbers, picture(numbers)
 
+
+def picture(n: dict) -> plt.Figure:
+    found, heuristic, constant = np.array(n["n_max"]), np.array(n["heuristic"]), n["constant"]
+    separations = n["mu"]
     figure, axis = plt.subplots(figsize=(7.5, 5), layout="constrained")
     window = min(5, len(separations))
     for k, colour in enumerate((OURS, THEIRS, THIRD)):
@@ -172,14 +181,10 @@ def exhibit(quick: bool, seed: int, repeats: int | None = None):
                   label=f"heuristic × {constant:.2g}")  # fmt: skip
     axis.set(xlabel="μ, in standard deviations of a mode; the modes are at -μ and μ",
              ylabel="landmarks N",
-             title=f"N_max, τ = {TAU:g}: means of {repeats} runs; lines smoothed")  # fmt: skip
+             title=f"N_max, τ = {n['tau']:g}: means of {n['repeats']} runs; lines smoothed",
+             )  # fmt: skip
     axis.legend(frameon=False)
-    numbers = {
-        "repeats": repeats, "largest_tried": LARGEST, "fixed": FIXED,
-        "fixed_epsilon": FIXED_EPSILON, "epsilon": EPSILONS, "mu": separations,
-        **main, "other_taus": others,
-    }  # fmt: skip
-    return numbers, figure
+    return figure
 
 
 if __name__ == "__main__":
