@@ -283,9 +283,10 @@ def bridge_estimate(
     # and among many of them a disagreement between chains would be lost.
     chains = np.broadcast_to(np.arange(use.shape[0])[:, None], use.shape)
     units = variance_fresh * n_fresh, variance_draw * n_draws
-    discrepancy, excess = np.max(
-        [_discrepancy(log_fresh, log_draw, use, by, *units) for by in (groups, chains)], axis=0
-    ).tolist()
+    discrepancy, excess = max(
+        (_discrepancy(log_fresh, log_draw, use, by, *units) for by in (groups, chains)),
+        key=lambda found: found[1],
+    )
     variance_draw, variance_fresh = variance_draw * excess, variance_fresh * excess
     term_draw = np.exp(log_draw - _log_mean(log_draw[use]), where=use, out=np.ones(use.shape))
     return BridgeEstimate(

@@ -56,8 +56,9 @@ def summary(
         Decimals; None does not round.
     pooled : bool
         Let the bridge's fresh points, the group ``cell_fresh``, take part in means and sds, whose
-        errors they lower: a little where chains mix well, much where they are slow. False, or a
-        result without that group: draws alone. Intervals and `r_hat` are always of the draws.
+        errors they lower: by up to a third where chains mix well, by more where they are slow.
+        False, or a result without that group: draws alone, as in a cell whose chains disagree.
+        Intervals and `r_hat` are always of the draws.
 
     Returns
     -------

@@ -287,6 +287,31 @@ def test_chains_in_different_modes_of_one_cell_widen_the_error():
     assert e.mcse > 0.1
 
 
+def test_a_chain_that_disagrees_is_noticed_among_the_many_fits_of_others():
+    """One of four chains knows a tenth more mass; each of ten fits of each differs by chance too."""
+    z, widened = {0.0: [], 0.1: []}, {0.0: 0, 0.1: 0}
+    fits = np.tile(np.arange(1000) // 100, (4, 1))
+    for seed in range(60):
+        rng = np.random.default_rng([seed, 11])
+        x, y = rng.standard_normal((4, 1000)), 1.5 * rng.standard_normal((4, 1000))
+        for more in z:
+            shift = np.array([[0.0], [0.0], [0.0], [more]])
+            terms = [
+                stats.norm.logpdf(x) + shift,
+                stats.norm.logpdf(x, scale=1.5),
+                stats.norm.logpdf(y) + shift,
+                stats.norm.logpdf(y, scale=1.5),
+            ]
+            e = bridge_estimate(*terms, proposal_fit=fits)
+            widened[more] += e.excess > 1
+            z[more].append(e.log_c / e.mcse)
+    assert widened[0.0] == 0
+    assert widened[0.1] > 50
+    for errors in z.values():
+        # 60 seeds: the root mean square is known to a tenth.
+        assert np.sqrt(np.mean(np.square(errors))) < 1.5
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_influence_is_what_leaving_a_draw_out_changes(kind):
     terms, _ = run(np.random.default_rng(11), target="half", draws=400, tune=2000)
