@@ -288,7 +288,7 @@ def test_chains_in_different_modes_of_one_cell_widen_the_error():
 
 
 def test_a_chain_that_disagrees_is_noticed_among_the_many_fits_of_others():
-    """One of four chains knows a tenth more mass; each of ten fits of each differs by chance too."""
+    """One of four chains knows a tenth more mass; its ten fits differ from each other by chance."""
     z, widened = {0.0: [], 0.1: []}, {0.0: 0, 0.1: 0}
     fits = np.tile(np.arange(1000) // 100, (4, 1))
     for seed in range(60):
