@@ -122,9 +122,20 @@ def expected_error(
     T: int,
 ) -> float:
     """E|sum_k w_k m_k - truth|^2 for means m_k of independent chains and weights that sum to 1."""
+    return float(error_parts(chains, starts, weights, truth, T).sum())
+
+
+def error_parts(
+    chains: Sequence[LatticeChain],
+    starts: Sequence[np.ndarray],
+    weights: np.ndarray,
+    truth: np.ndarray,
+    T: int,
+) -> np.ndarray:
+    """What :func:`expected_error` consists of: the squared bias, then each cell's variance."""
     found = [chain.moments(T, s, truth) for chain, s in zip(chains, starts, strict=True)]
     bias = sum(w * first for w, (first, _) in zip(weights, found, strict=True))
-    variance = sum(
+    variances = [
         w**2 * (second - first @ first) for w, (first, second) in zip(weights, found, strict=True)
-    )
-    return float(bias @ bias + variance)
+    ]
+    return np.array([bias @ bias, *variances])

@@ -149,6 +149,10 @@ def exhibit3(n: dict, older: dict | None = None) -> str:
             [f"the same with exact weights, for {e['repeats']} explorations",
              f"{number(e['mean'])} ({span})"]
         )  # fmt: skip
+        if "largest_part" in e:
+            algebra.append(
+                ["share of it that is the walk in one cell", f"{e['largest_part']:.0%} or more"]
+            )
     rows[2:2] = [[name, "not computed", value, *[""] * 6] for name, value in algebra]
     header = ["method", "paper: mean", "ours, PyMC 6: mean ± se", "sd", "repeats",
               "ours, PyMC 5: mean ± se", "sd", "repeats", "density evaluations"]  # fmt: skip
