@@ -302,7 +302,7 @@ NAMES = {"as run": "second arc shifted, as run", "as printed": "second arc flat,
 def picture(drawn) -> plt.Figure:
     rows = len(drawn) // 2
     figure, axes = plt.subplots(
-        rows, 2, figsize=(10, 5.2 * rows), layout="constrained", squeeze=False
+        rows, 2, figsize=(10, 5.4 * rows), layout="constrained", squeeze=False
     )
     for axis, (name, method, partition, numbers) in zip(axes.ravel(), drawn, strict=True):
         # The cell further left is blue in every panel; cells are numbered by chance.
@@ -319,8 +319,8 @@ def picture(drawn) -> plt.Figure:
         title = {"spectral": "Spectral", "kmeans": "k-means"}[method]
         expected = numbers["centre_expected"]
         axis.set(
-            title=f"{title} cells, {NAMES[name]}\nexpected squared error here "
-            f"{expected['by_partition'][0]:.2g}, mean of {expected['partitions']} explorations "
+            title=f"{title} cells, {NAMES[name]}\nexpected squared error of the draws' mean: here "
+            f"{expected['by_partition'][0]:.2g},\nmean of {expected['partitions']} explorations "
             f"{expected['mean']:.2g}",
             xlabel="x[0]", ylabel="x[1]", aspect="equal",
         )  # fmt: skip
