@@ -3,6 +3,7 @@
 import importlib.util
 import json
 import re
+from itertools import product
 from pathlib import Path
 
 import numpy as np
@@ -160,6 +161,21 @@ def test_committed_runs_are_full_and_say_where_they_come_from():
             assert record["versions"]["pymc"].startswith(series)
     for name in REPORT.SCRIPTS:
         assert (REPORT.RESULTS / f"{name}.png").exists()
+
+
+def test_both_series_agree_on_exhibit4():
+    """The page says that PyMC 5 had the same outcome on the explorations that it ran."""
+    newer, older = (
+        REPORT.load(folder)["exhibit4"]["numbers"] for folder in (REPORT.RESULTS, REPORT.OLDER)
+    )
+    compared = 0
+    for shape, method in product(REPORT.SHAPES, REPORT.METHODS):
+        for key, found in older[shape][method].items():
+            if isinstance(found, dict) and key in newer[shape][method]:
+                single = newer[shape][method][key]["by_partition"][: found["partitions"]]
+                assert found["by_partition"] == pytest.approx(single, rel=1e-4), (shape, key)
+                compared += 1
+    assert compared > 40
 
 
 def by_recursion(chain, T, start, truth):

@@ -83,7 +83,7 @@ def exhibit(quick: bool, seed: int, repeats: int | None = None):
         random_cut = float(TARGET.sample(np.random.default_rng(seed), 1)[0, 0])
     cuts = {"good": 0.0, "bad": random_cut}
     numbers = {"lengths": lengths, "repeats": repeats, "cuts": cuts, "late": LATE}
-    figure, axis = plt.subplots(figsize=(7.5, 5), layout="constrained")
+    figure, axis = plt.subplots(figsize=(7.5, 5.6), layout="constrained")
     for (name, place), colour in zip(cuts.items(), (OURS, THEIRS), strict=True):
         found = errors(cut_at(place), lengths, repeats, seed)
         rms = np.sqrt((found**2).mean(axis=0))
@@ -100,7 +100,7 @@ def exhibit(quick: bool, seed: int, repeats: int | None = None):
     axis.set(xlabel="draws per cell T",
              ylabel="absolute error of the mean",
              title="Good and bad cut of half N(-1, 0.4), half N(1, 0.4)")  # fmt: skip
-    axis.legend(frameon=False, loc="lower left")
+    figure.legend(loc="outside lower center", ncols=2, frameon=False)
     return numbers, figure
 
 
