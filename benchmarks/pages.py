@@ -56,17 +56,15 @@ def honest_errors() -> str:
         def ratios(key, r=r):
             return ", ".join(f"{value:.2f}" for value in r[key])
 
-        log_z = r["log_z"]
-        pooled = "means_of_draws" in r  # older results: means of the draws alone
         rows.append([
             f"`{target}`, PyMC {series}", str(r["seeds"]),
-            ratios("means") if pooled else "not run",
-            ratios("means_of_draws" if pooled else "means"),
-            ratios("weights"), f"{log_z:.2f}", ratios("arviz_means"),
+            ratios("means"), ratios("means_of_draws"), ratios("weights"),
+            f"{r['weights_max_z']:.1f}", f"{r['log_z']:.2f}", ratios("arviz_means"),
             f"{r['arviz_r_hat_max']:.3f}",
-            number(r["squared_error_of_draws"] / r["squared_error"]) if pooled else "not run",
+            number(r["squared_error_of_draws"] / r["squared_error"]),
         ])  # fmt: skip
-    header = ["target", "seeds", "means", "means of draws alone", "weights", "log Z",
+    header = ["target", "seeds", "means", "means of draws alone", "weights",
+              "largest error of a weight, in its own", "log Z",
               "means by `az.mcse`", "largest r_hat", "gain by fresh points"]  # fmt: skip
     return f"{table(header, rows)}\n\n{source(found)}"
 
