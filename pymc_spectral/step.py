@@ -17,7 +17,7 @@ from pymc.step_methods.compound import BlockedStep, Competence, StepMethodState
 from pymc.step_methods.state import DataClassState, WithSamplingState, dataclass_state
 
 from pymc_spectral import hook
-from pymc_spectral._compat import calling_pm_sample, chain_index, in_compound
+from pymc_spectral._compat import calling_pm_sample, chain_index, exact_rounding, in_compound
 from pymc_spectral.arguments import (
     PARTITIONS,
     as_options,
@@ -420,7 +420,11 @@ class SpectralPartitionStep(BlockedStep):
         if self.pending_start is not None:
             point = self._unravel(self.pending_start)
             self.pending_start = None
-        point, [stats] = self._kernel.step.step(point)
+            # What a kernel compiles for itself (Metropolis, slice) Numba finishes at its first call.
+            with exact_rounding():
+                point, [stats] = self._kernel.step.step(point)
+        else:
+            point, [stats] = self._kernel.step.step(point)
         boundary_hit, was_nan = self._kernel.classify(stats)
         if boundary_hit or was_nan:
             self._kernel.forgive(stats, boundary_hit, was_nan)
