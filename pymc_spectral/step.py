@@ -420,7 +420,7 @@ class SpectralPartitionStep(BlockedStep):
         if self.pending_start is not None:
             point = self._unravel(self.pending_start)
             self.pending_start = None
-            # What a kernel compiles for itself (Metropolis, slice) Numba finishes at its first call.
+            # What Metropolis and slice compile for themselves, Numba finishes at the first call.
             with exact_rounding():
                 point, [stats] = self._kernel.step.step(point)
         else:

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pymc as pm
+import pytensor
 import pytest
 from helpers import group, make_step, sample
 from scipy import stats
@@ -104,3 +105,21 @@ def test_joint_metropolis_moves_all_coordinates(model, half_plane):
     moved = np.diff(group(idata, "cell_posterior")["x"].values, axis=1) != 0
     np.testing.assert_array_equal(moved[..., 0], moved[..., 1])
     assert 0.1 < moved[..., 0].mean() < 0.7
+
+
+@pytest.mark.parametrize("kernel", ["metropolis", "slice", "nuts"])
+def test_first_move_is_made_without_fast_maths(model, half_plane, kernel, monkeypatch):
+    """Numba finishes compiling then; with fast maths draws would depend on what its cache holds."""
+    step = make_step(model, None, partition=half_plane, kernel=kernel)
+    seen = []
+    move = type(step.kernel_step).step
+
+    def watch(self, point):
+        seen.append(pytensor.config.numba__fastmath)
+        return move(self, point)
+
+    monkeypatch.setattr(type(step.kernel_step), "step", watch)
+    usual = pytensor.config.numba__fastmath
+    sample(model, step, draws=2, tune=1)
+    # Three moves in each of two cells.
+    assert seen == [False, usual, usual] * 2

@@ -360,6 +360,8 @@ def picture(points, partition, rows) -> plt.Figure:
                          ha="center", color=colour)  # fmt: skip
         if published:
             axes[1].plot(PAPER[published][0], k, "x", color=GREY, ms=9, mew=2)
+    smallest = min(rows[s[0]]["mean"] for s in shown)
+    axes[1].set_xlim(smallest / 3, 3 * PAPER["naive"][0])  # room for the numbers
     axes[1].plot([], [], "x", color=GREY, ms=9, mew=2, label="printed in the paper")
     axes[1].plot([], [], "o", color=GREY, label="measured, ± 2 standard errors")
     axes[1].set_yticks(range(len(shown)), [s[1] for s in shown])

@@ -116,15 +116,15 @@ def exhibit3(n: dict, older: dict | None = None) -> str:
         ("paper", "the same, chains in NumPy", "ours"),
         ("paper_pooled", "paper's settings, pooled means; last stage repeated", "ours"),
         ("paper_own_weights", "draws alone, weights from each repeat's own draws", None),
-        ("paper_own_pooled", "the same runs, pooled means", None),
+        ("paper_own_pooled", "the same, pooled means", None),
         ("tempering", "parallel tempering", "tempering"),
         ("naive", "naive parallel chains", "naive"),
         ("fair_paper", "fair: paper's settings, everything repeated, draws alone", None),
-        ("fair_paper_pooled", "the same runs, pooled means", None),
+        ("fair_paper_pooled", "the same, pooled means", None),
         ("defaults", "fair: today's defaults, 1000 draws a cell, draws alone", None),
-        ("defaults_pooled", "the same runs, pooled means", None),
+        ("defaults_pooled", "the same, pooled means", None),
         ("defaults_long", "defaults but for 4000 draws a cell, draws alone", None),
-        ("defaults_long_pooled", "the same runs, pooled means", None),
+        ("defaults_long_pooled", "the same, pooled means", None),
     ]  # fmt: skip
 
     def measured(numbers, key):
