@@ -19,7 +19,7 @@ from provenance import save
 from pymc.blocking import DictToArrayBijection, RaveledVars
 
 from pymc_spectral import testing
-from pymc_spectral.density import batched_density
+from pymc_spectral.density.batched import batched_density
 
 
 def hierarchical_regression(n_groups: int = 45, n_observations: int = 200) -> pm.Model:

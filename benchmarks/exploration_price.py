@@ -18,7 +18,7 @@ import pymc as pm
 from provenance import save
 
 from pymc_spectral import testing
-from pymc_spectral.density import batched_density
+from pymc_spectral.density.batched import batched_density
 from pymc_spectral.tempering import temper
 
 TARGETS = {"paper2d": testing.paper2d, "normal(20)": lambda: testing.normal(20)}

@@ -19,7 +19,7 @@ import pytensor
 import xarray as xr
 from pytensor.graph.replace import graph_replace, vectorize_graph
 
-from pymc_spectral.density import BatchedDensity, batched_density
+from pymc_spectral.density.batched import BatchedDensity, batched_density
 
 if TYPE_CHECKING:
     from pymc_spectral.tempering import TemperingReport

@@ -20,7 +20,7 @@ from pytensor.graph.replace import vectorize_graph
 from scipy.linalg import solve_triangular
 from scipy.optimize import minimize
 
-from pymc_spectral.density import BatchedDensity
+from pymc_spectral.density.batched import BatchedDensity
 
 __all__ = ["NormalPath", "Path", "PriorPath", "choose_path", "fit_normal"]
 

@@ -30,7 +30,7 @@ from pymc_spectral.arguments import (
     one_of,
 )
 from pymc_spectral.bridge import BridgeKind
-from pymc_spectral.density import batched_density
+from pymc_spectral.density.batched import batched_density
 from pymc_spectral.diagnostics import report
 from pymc_spectral.explore import Exploration, explore
 from pymc_spectral.fresh import FRESH_POINT, evaluate_fresh

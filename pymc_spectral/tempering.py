@@ -25,7 +25,7 @@ from typing import Any
 import numpy as np
 import pymc as pm
 
-from pymc_spectral.density import BatchedDensity, batched_density
+from pymc_spectral.density.batched import BatchedDensity, batched_density
 from pymc_spectral.moves import Hamiltonian, Moves, RandomWalk, Replicas
 from pymc_spectral.paths import Path, Reference, choose_path
 from pymc_spectral.progress import ScanProgress

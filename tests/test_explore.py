@@ -9,7 +9,7 @@ import xarray as xr
 from pytensor.compile.mode import Mode
 
 from pymc_spectral import testing
-from pymc_spectral.density import batched_density
+from pymc_spectral.density.batched import batched_density
 from pymc_spectral.explore import Exploration, constrained_to_unconstrained, explore
 
 # Python's linker spares minutes of compilation, and these targets are small.

@@ -14,7 +14,7 @@ from scipy.special import logsumexp
 from scipy.stats import kstest
 
 from pymc_spectral import tempering, testing
-from pymc_spectral.density import batched_density
+from pymc_spectral.density.batched import batched_density
 from pymc_spectral.moves import Hamiltonian, RandomWalk, Replicas
 from pymc_spectral.progress import ScanProgress
 from pymc_spectral.schedule import next_betas, stepping_stone, swap_probability

@@ -18,7 +18,7 @@ from pytensor.graph.op import Op
 from scipy import stats
 
 from pymc_spectral import testing
-from pymc_spectral.density import batched_density
+from pymc_spectral.density.batched import batched_density
 
 # Right or wrong does not depend on the linker, and this one spares minutes of compilation.
 PYTHON = Mode(linker="py", optimizer="fast_compile")
@@ -208,7 +208,7 @@ def test_falls_back_to_a_loop_when_the_graph_refuses(monkeypatch, caplog):
     def refuse(*args, **kwargs):
         raise NotImplementedError("this Op cannot be vectorised")
 
-    monkeypatch.setattr("pymc_spectral.density.vectorize_graph", refuse)
+    monkeypatch.setattr("pymc_spectral.density.batched.vectorize_graph", refuse)
     target = testing.crossing()
     with caplog.at_level(logging.WARNING, logger="pymc_spectral"):
         density = batched_density(target.build(), compile_kwargs={"mode": PYTHON})

@@ -1,0 +1,1 @@
+"""The model's log density on many points at once."""
