@@ -19,7 +19,7 @@ from provenance import save
 
 from pymc_spectral import testing
 from pymc_spectral.density.batched import batched_density
-from pymc_spectral.tempering import temper
+from pymc_spectral.exploration.tempering import temper
 
 TARGETS = {"paper2d": testing.paper2d, "normal(20)": lambda: testing.normal(20)}
 SEEDS = range(5)

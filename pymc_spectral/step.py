@@ -32,7 +32,7 @@ from pymc_spectral.arguments import (
 from pymc_spectral.bridge import BridgeKind
 from pymc_spectral.density.batched import batched_density
 from pymc_spectral.diagnostics import report
-from pymc_spectral.explore import Exploration, explore
+from pymc_spectral.exploration.explorers import Exploration, explore
 from pymc_spectral.fresh import FRESH_POINT, evaluate_fresh
 from pymc_spectral.kernels import (
     NUTS_OPTIONS,
@@ -46,7 +46,7 @@ from pymc_spectral.proposal import ProposalKind, StreamingProposal
 from pymc_spectral.record import record
 from pymc_spectral.restrict import CODES_BELOW, RestrictedTarget
 from pymc_spectral.reweight import reweight
-from pymc_spectral.tempering import TEMPERING_OPTIONS
+from pymc_spectral.exploration.tempering import TEMPERING_OPTIONS
 
 __all__ = ["SpectralPartitionStep"]
 

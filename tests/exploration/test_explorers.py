@@ -10,7 +10,7 @@ from pytensor.compile.mode import Mode
 
 from pymc_spectral import testing
 from pymc_spectral.density.batched import batched_density
-from pymc_spectral.explore import Exploration, constrained_to_unconstrained, explore
+from pymc_spectral.exploration.explorers import Exploration, constrained_to_unconstrained, explore
 
 # Python's linker spares minutes of compilation, and these targets are small.
 PYTHON = Mode(linker="py", optimizer="fast_compile")

@@ -13,12 +13,13 @@ from scipy.integrate import cumulative_trapezoid
 from scipy.special import logsumexp
 from scipy.stats import kstest
 
-from pymc_spectral import tempering, testing
+from pymc_spectral import testing
+from pymc_spectral.exploration import tempering
 from pymc_spectral.density.batched import batched_density
-from pymc_spectral.moves import Hamiltonian, RandomWalk, Replicas
+from pymc_spectral.exploration.local_moves import Hamiltonian, RandomWalk, Replicas
 from pymc_spectral.progress import ScanProgress
-from pymc_spectral.schedule import next_betas, stepping_stone, swap_probability
-from pymc_spectral.tempering import _run_round, scan, temper
+from pymc_spectral.exploration.ladder import next_betas, stepping_stone, swap_probability
+from pymc_spectral.exploration.tempering import _run_round, scan, temper
 
 # Python's linker spares minutes of compilation, and these targets are small.
 PYTHON = {"mode": Mode(linker="py", optimizer="fast_compile")}
@@ -93,7 +94,7 @@ def test_a_scan_leaves_the_product_target_unchanged(kernel, monkeypatch):
     def wrong(values, betas):  # The ratio upside down.
         return swap_probability(-values, betas)
 
-    monkeypatch.setattr("pymc_spectral.tempering.swap_probability", wrong)
+    monkeypatch.setattr("pymc_spectral.exploration.tempering.swap_probability", wrong)
     assert p_values_after_scans(kernel, seed=1).min() < 1e-12
 
 

@@ -1,6 +1,6 @@
 """Stage 1, exploration: points that cover the modes, from whatever the user has.
 
-By default the points come from parallel tempering (`pymc_spectral.tempering`). A user who already
+By default the points come from parallel tempering (`pymc_spectral.exploration.tempering`). A user who already
 has draws hands them in instead: stuck chains, an array, PyMC's SMC, or a function. Whatever the
 source, the result is an `Exploration`: points of the unconstrained space with a finite log density.
 """
@@ -22,7 +22,7 @@ from pytensor.graph.replace import graph_replace, vectorize_graph
 from pymc_spectral.density.batched import BatchedDensity, batched_density
 
 if TYPE_CHECKING:
-    from pymc_spectral.tempering import TemperingReport
+    from pymc_spectral.exploration.tempering import TemperingReport
 
 __all__ = ["Exploration", "constrained_to_unconstrained", "explore"]
 
@@ -98,7 +98,7 @@ def explore(
     progressbar : bool
         Show how tempering proceeds, if it takes more than a second.
     **options
-        Passed to `pymc_spectral.tempering.temper` or ``pm.sample_smc``.
+        Passed to `pymc_spectral.exploration.tempering.temper` or ``pm.sample_smc``.
 
     Returns
     -------
@@ -148,7 +148,7 @@ def _by_tempering(
     options: dict[str, Any],
 ) -> Exploration:
     """Explore by non-reversible parallel tempering."""
-    from pymc_spectral.tempering import temper
+    from pymc_spectral.exploration.tempering import temper
 
     points, logp, report = temper(
         model, density=density, n_points=n_points, rng=rng, progressbar=progressbar, **options

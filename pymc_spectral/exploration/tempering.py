@@ -26,10 +26,10 @@ import numpy as np
 import pymc as pm
 
 from pymc_spectral.density.batched import BatchedDensity, batched_density
-from pymc_spectral.moves import Hamiltonian, Moves, RandomWalk, Replicas
-from pymc_spectral.paths import Path, Reference, choose_path
+from pymc_spectral.exploration.local_moves import Hamiltonian, Moves, RandomWalk, Replicas
+from pymc_spectral.exploration.path import Path, Reference, choose_path
 from pymc_spectral.progress import ScanProgress
-from pymc_spectral.schedule import (
+from pymc_spectral.exploration.ladder import (
     Evidence,
     first_betas,
     next_betas,

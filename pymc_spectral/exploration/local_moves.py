@@ -12,7 +12,7 @@ from typing import Protocol
 import numpy as np
 from scipy.linalg import solve_triangular
 
-from pymc_spectral.paths import Path
+from pymc_spectral.exploration.path import Path
 
 __all__ = ["Hamiltonian", "Moves", "RandomWalk", "Replicas"]
 

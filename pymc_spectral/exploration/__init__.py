@@ -1,0 +1,1 @@
+"""Points that cover the modes: parallel tempering, or what the user has."""
