@@ -18,7 +18,7 @@ from pymc_spectral.efficiency import (
     landmark_heuristic,
     recommended_landmarks,
 )
-from pymc_spectral.partition import KMeansPartition, SpectralPartition
+from pymc_spectral.partition.estimators import KMeansPartition, SpectralPartition
 from pymc_spectral.plots import (
     plot_cells,
     plot_overview,

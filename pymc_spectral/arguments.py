@@ -13,7 +13,7 @@ import pymc as pm
 from pymc.util import get_value_vars_from_user_vars
 from pymc.vartypes import continuous_types
 
-from pymc_spectral.partition import KMeansPartition, SpectralPartition
+from pymc_spectral.partition.estimators import KMeansPartition, SpectralPartition
 
 __all__ = [
     "PARTITIONS",

@@ -23,7 +23,7 @@ from pytensor.tensor import TensorVariable
 from pytensor.tensor.sharedvar import TensorSharedVariable
 
 from pymc_spectral._compat import exact_rounding
-from pymc_spectral.rules import DiscriminantRule, NystromRule, Rule, VoronoiRule
+from pymc_spectral.partition.rules import DiscriminantRule, NystromRule, Rule, VoronoiRule
 
 __all__ = ["NAN_LOGP", "OUTSIDE", "CellFunction", "RestrictedTarget", "cell_graph"]
 

@@ -9,7 +9,7 @@ from scipy import stats
 
 from pymc_spectral import KMeansPartition, cell_nuts
 from pymc_spectral.kernels import JointMetropolis
-from pymc_spectral.rules import VoronoiRule
+from pymc_spectral.partition.rules import VoronoiRule
 
 CUT = 0.3
 

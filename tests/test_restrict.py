@@ -9,7 +9,7 @@ import pytest
 from pymc_spectral import KMeansPartition, SpectralPartition, restrict, testing
 from pymc_spectral.kernels import make_kernel
 from pymc_spectral.restrict import CODES_BELOW, NAN_LOGP, OUTSIDE, RestrictedTarget, cell_graph
-from pymc_spectral.rules import DiscriminantRule, NystromRule, VoronoiRule
+from pymc_spectral.partition.rules import DiscriminantRule, NystromRule, VoronoiRule
 
 RULES = {
     "discriminant": lambda: SpectralPartition(n_landmarks=300, random_state=0),

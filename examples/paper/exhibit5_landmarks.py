@@ -22,7 +22,7 @@ import numpy as np
 from common import GREY, OURS, THEIRS, THIRD, line, pair_density, run, spectral_gap
 
 import pymc_spectral as ps
-from pymc_spectral.spectrum import leading_eigenpairs
+from pymc_spectral.partition.spectrum import leading_eigenpairs
 
 TAU, OTHER_TAUS = 1.0, (0.5, 2.0)
 SPACING, FINER = 0.05, 5

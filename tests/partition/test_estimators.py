@@ -7,9 +7,9 @@ from hypothesis import strategies as st
 from sklearn.base import clone
 
 from pymc_spectral import KMeansPartition, SpectralPartition, testing
-from pymc_spectral.discriminant import discriminant_rule, mend_islands
-from pymc_spectral.rules import DiscriminantRule, NystromRule
-from pymc_spectral.spectrum import choose_landmarks, leading_eigenpairs, spectral_embedding
+from pymc_spectral.partition.compression import discriminant_rule, mend_islands
+from pymc_spectral.partition.rules import DiscriminantRule, NystromRule
+from pymc_spectral.partition.spectrum import choose_landmarks, leading_eigenpairs, spectral_embedding
 
 TARGETS = {
     "paper2d": testing.paper2d,

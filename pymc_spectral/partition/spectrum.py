@@ -10,7 +10,7 @@ from scipy.linalg import eigh
 from scipy.spatial.distance import cdist
 from sklearn.cluster import KMeans
 
-from pymc_spectral.rules import Floats, Ints, NystromRule
+from pymc_spectral.partition.rules import Floats, Ints, NystromRule
 
 __all__ = [
     "Affinity",

@@ -16,8 +16,8 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.mixture import GaussianMixture
 from sklearn.neighbors import kneighbors_graph
 
-from pymc_spectral.rules import DiscriminantRule, Floats, Ints
-from pymc_spectral.spectrum import standardisation
+from pymc_spectral.partition.rules import DiscriminantRule, Floats, Ints
+from pymc_spectral.partition.spectrum import standardisation
 
 __all__ = ["discriminant_rule"]
 

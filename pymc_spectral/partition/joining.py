@@ -16,7 +16,7 @@ from scipy.spatial.distance import cdist
 from scipy.special import logsumexp
 from sklearn.neighbors import NearestNeighbors
 
-from pymc_spectral.rules import Floats, Ints
+from pymc_spectral.partition.rules import Floats, Ints
 
 __all__ = ["Joined", "join_segments", "kernel_log_density", "split_along_directions"]
 

@@ -14,16 +14,16 @@ from sklearn.base import BaseEstimator, ClusterMixin
 from sklearn.cluster import KMeans
 from sklearn.utils import check_random_state
 
-from pymc_spectral.discriminant import discriminant_rule
-from pymc_spectral.rules import DiscriminantRule, Floats, Ints, NystromRule, Rule, VoronoiRule
-from pymc_spectral.spectrum import (
+from pymc_spectral.partition.compression import discriminant_rule
+from pymc_spectral.partition.rules import DiscriminantRule, Floats, Ints, NystromRule, Rule, VoronoiRule
+from pymc_spectral.partition.spectrum import (
     Affinity,
     choose_landmarks,
     nystrom_rule,
     spectral_embedding,
     standardisation,
 )
-from pymc_spectral.valleys import (
+from pymc_spectral.partition.joining import (
     LogDensity,
     join_segments,
     kernel_log_density,

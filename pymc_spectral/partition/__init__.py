@@ -1,0 +1,1 @@
+"""From points to cells: spectral clustering, joined along valleys, frozen as a rule."""
