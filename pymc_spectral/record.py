@@ -18,7 +18,7 @@ from scipy.spatial.distance import cdist
 
 from pymc_spectral import _idata
 from pymc_spectral.exploration.explorers import Exploration, constrained_to_unconstrained
-from pymc_spectral.restrict import CODES_BELOW
+from pymc_spectral.cells.target import CODES_BELOW
 from pymc_spectral.partition.rules import DiscriminantRule, NystromRule, Rule, VoronoiRule
 from pymc_spectral.strata import stat_values
 

@@ -34,7 +34,7 @@ from pymc_spectral.density.batched import batched_density
 from pymc_spectral.diagnostics import report
 from pymc_spectral.exploration.explorers import Exploration, explore
 from pymc_spectral.fresh import FRESH_POINT, evaluate_fresh
-from pymc_spectral.kernels import (
+from pymc_spectral.cells.kernels import (
     NUTS_OPTIONS,
     Kernel,
     KernelName,
@@ -44,7 +44,7 @@ from pymc_spectral.kernels import (
 from pymc_spectral.progress import ScanProgress
 from pymc_spectral.proposal import ProposalKind, StreamingProposal
 from pymc_spectral.record import record
-from pymc_spectral.restrict import CODES_BELOW, RestrictedTarget
+from pymc_spectral.cells.target import CODES_BELOW, RestrictedTarget
 from pymc_spectral.reweight import reweight
 from pymc_spectral.exploration.tempering import TEMPERING_OPTIONS
 

@@ -1,7 +1,7 @@
 """Rules that give every point of R^d exactly one cell.
 
 A partition learns one of these; it is then frozen. Each rule is a few arrays and a
-``predict``; :mod:`pymc_spectral.restrict` builds the same arithmetic as a PyTensor graph.
+``predict``; :mod:`pymc_spectral.cells.target` builds the same arithmetic as a PyTensor graph.
 Exactness of the sampler never depends on which rule is used or how well it fits, because
 the restricted chains and the bridge see the same frozen rule; only efficiency does.
 """

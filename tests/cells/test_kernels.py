@@ -7,8 +7,9 @@ import pytest
 from helpers import group, make_step, sample
 from scipy import stats
 
-from pymc_spectral import KMeansPartition, cell_nuts
-from pymc_spectral.kernels import JointMetropolis
+from pymc_spectral import KMeansPartition
+from pymc_spectral.cells import nuts as cell_nuts
+from pymc_spectral.cells.kernels import JointMetropolis
 from pymc_spectral.partition.rules import VoronoiRule
 
 CUT = 0.3

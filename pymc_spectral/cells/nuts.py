@@ -19,7 +19,7 @@ from pymc.step_methods.hmc.base_hmc import HMCStepData
 from pymc.step_methods.hmc.integration import CpuLeapfrogIntegrator, State
 from pymc.step_methods.hmc.nuts import _Tree
 
-from pymc_spectral.restrict import CellFunction
+from pymc_spectral.cells.target import CellFunction
 
 __all__ = ["CellNUTS"]
 

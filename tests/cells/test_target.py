@@ -6,9 +6,10 @@ import pytensor
 import pytensor.tensor as pt
 import pytest
 
-from pymc_spectral import KMeansPartition, SpectralPartition, restrict, testing
-from pymc_spectral.kernels import make_kernel
-from pymc_spectral.restrict import CODES_BELOW, NAN_LOGP, OUTSIDE, RestrictedTarget, cell_graph
+from pymc_spectral import KMeansPartition, SpectralPartition, testing
+from pymc_spectral.cells import target as restrict
+from pymc_spectral.cells.kernels import make_kernel
+from pymc_spectral.cells.target import CODES_BELOW, NAN_LOGP, OUTSIDE, RestrictedTarget, cell_graph
 from pymc_spectral.partition.rules import DiscriminantRule, NystromRule, VoronoiRule
 
 RULES = {

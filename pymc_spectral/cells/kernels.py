@@ -25,8 +25,8 @@ from pymc.step_methods.hmc.quadpotential import (
 from pymc.step_methods.metropolis import MultivariateNormalProposal
 
 from pymc_spectral._compat import exact_rounding, setup_kernel
-from pymc_spectral.cell_nuts import CellNUTS
-from pymc_spectral.restrict import CODES_BELOW, NAN_LOGP, RestrictedTarget
+from pymc_spectral.cells.nuts import CellNUTS
+from pymc_spectral.cells.target import CODES_BELOW, NAN_LOGP, RestrictedTarget
 
 __all__ = ["NUTS_OPTIONS", "JointMetropolis", "Kernel", "KernelName", "make_kernel"]
 

@@ -1,0 +1,1 @@
+"""Inside one cell: the restricted target, and the kernels that move in it."""
