@@ -17,7 +17,7 @@ import xarray as xr
 from pymc_spectral import _idata
 from pymc_spectral._compat import all_variables_at
 from pymc_spectral.progress import ScanProgress
-from pymc_spectral.strata import stat_values
+from pymc_spectral.bridge.weights import stat_values
 
 __all__ = ["FRESH_POINT", "evaluate_fresh"]
 

@@ -35,7 +35,7 @@ from pymc_spectral.plot_parts import (
     needed_group,
     points_of,
 )
-from pymc_spectral.strata import columns_of, stat_values
+from pymc_spectral.bridge.weights import columns_of, stat_values
 
 __all__ = [
     "plot_cells",

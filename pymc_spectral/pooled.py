@@ -33,8 +33,8 @@ import numpy as np
 from scipy.special import expit
 
 from pymc_spectral._ess import mean_variance
-from pymc_spectral.bridge import BridgeEstimate
-from pymc_spectral.strata import Weighing
+from pymc_spectral.bridge.estimate import BridgeEstimate
+from pymc_spectral.bridge.weights import Weighing
 
 __all__ = ["PooledMeans", "pooled_means"]
 

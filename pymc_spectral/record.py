@@ -20,7 +20,7 @@ from pymc_spectral import _idata
 from pymc_spectral.exploration.explorers import Exploration, constrained_to_unconstrained
 from pymc_spectral.cells.target import CODES_BELOW
 from pymc_spectral.partition.rules import DiscriminantRule, NystromRule, Rule, VoronoiRule
-from pymc_spectral.strata import stat_values
+from pymc_spectral.bridge.weights import stat_values
 
 __all__ = ["record", "rule_from"]
 

@@ -15,8 +15,8 @@ import xarray as xr
 
 from pymc_spectral import _idata
 from pymc_spectral._ess import bulk_ess, rank_rhat
-from pymc_spectral.bridge import BridgeError, BridgeKind
-from pymc_spectral.strata import (
+from pymc_spectral.bridge.estimate import BridgeError, BridgeKind
+from pymc_spectral.bridge.weights import (
     BRIDGE_STATS,
     Weighing,
     columns_of,

@@ -29,7 +29,7 @@ from pymc_spectral.arguments import (
     check_vars,
     one_of,
 )
-from pymc_spectral.bridge import BridgeKind
+from pymc_spectral.bridge.estimate import BridgeKind
 from pymc_spectral.density.batched import batched_density
 from pymc_spectral.diagnostics import report
 from pymc_spectral.exploration.explorers import Exploration, explore
@@ -42,7 +42,7 @@ from pymc_spectral.cells.kernels import (
     resolve_kernel,
 )
 from pymc_spectral.progress import ScanProgress
-from pymc_spectral.proposal import ProposalKind, StreamingProposal
+from pymc_spectral.bridge.proposal import ProposalKind, StreamingProposal
 from pymc_spectral.record import record
 from pymc_spectral.cells.target import CODES_BELOW, RestrictedTarget
 from pymc_spectral.reweight import reweight

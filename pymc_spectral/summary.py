@@ -18,7 +18,7 @@ from pymc_spectral import _idata
 from pymc_spectral._ess import rank_rhat
 from pymc_spectral.pooled import PooledMeans, pooled_means
 from pymc_spectral.reweight import reweight
-from pymc_spectral.strata import (
+from pymc_spectral.bridge.weights import (
     Weighing,
     choose_variables,
     columns_of,

@@ -17,8 +17,8 @@ import pymc_spectral as ps
 from pymc_spectral import _idata
 from pymc_spectral.pooled import pooled_means
 from pymc_spectral.progress import ScanProgress
-from pymc_spectral.proposal import fit_proposal
-from pymc_spectral.strata import BRIDGE_STATS, stratified_mean, weigh
+from pymc_spectral.bridge.proposal import fit_proposal
+from pymc_spectral.bridge.weights import BRIDGE_STATS, stratified_mean, weigh
 
 WEIGHT = np.array([0.02, 0.2, 0.2, 0.58])
 CENTRE = np.array([3.0, 7.0, 2.0, -5.0])

@@ -9,10 +9,10 @@ from scipy.signal import lfilter
 from scipy.stats import norm
 
 from pymc_spectral import _idata
-from pymc_spectral.bridge import BridgeError
-from pymc_spectral.proposal import fit_proposal
+from pymc_spectral.bridge.estimate import BridgeError
+from pymc_spectral.bridge.proposal import fit_proposal
 from pymc_spectral.reweight import choose_rows, reweight, run_length
-from pymc_spectral.strata import BRIDGE_STATS, columns_of, stratified_mean, weigh
+from pymc_spectral.bridge.weights import BRIDGE_STATS, columns_of, stratified_mean, weigh
 from pymc_spectral.summary import cell_summary, summary
 
 WEIGHT = np.array([0.02, 0.2, 0.2, 0.58])

@@ -21,7 +21,7 @@ from pytensor.graph.op import Op
 
 import pymc_spectral as ps
 from pymc_spectral import hook, testing
-from pymc_spectral.bridge import BridgeError
+from pymc_spectral.bridge.estimate import BridgeError
 from pymc_spectral.step import STATS
 
 TARGET = testing.paper2d()

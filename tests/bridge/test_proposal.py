@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from pymc_spectral import proposal as proposal_module
-from pymc_spectral.proposal import Proposal, StreamingProposal, fit_proposal
+from pymc_spectral.bridge import proposal as proposal_module
+from pymc_spectral.bridge.proposal import Proposal, StreamingProposal, fit_proposal
 
 KINDS = ("normal", "student")
 

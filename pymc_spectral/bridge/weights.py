@@ -13,7 +13,7 @@ import numpy as np
 import xarray as xr
 
 from pymc_spectral._ess import mean_variance
-from pymc_spectral.bridge import (
+from pymc_spectral.bridge.estimate import (
     BridgeError,
     BridgeEstimate,
     BridgeKind,

@@ -8,8 +8,8 @@ from scipy import stats
 from scipy.signal import lfilter
 from scipy.special import logsumexp
 
-from pymc_spectral.bridge import BridgeError, _pareto_k, bridge_estimate, cell_weights
-from pymc_spectral.proposal import Proposal, fit_proposal
+from pymc_spectral.bridge.estimate import BridgeError, _pareto_k, bridge_estimate, cell_weights
+from pymc_spectral.bridge.proposal import Proposal, fit_proposal
 
 KINDS = ("optimal", "geometric")
 PROPOSALS = ("normal", "student")

@@ -1,0 +1,1 @@
+"""The mass of each cell, by bridge sampling, with its error."""
