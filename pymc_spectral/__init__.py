@@ -27,9 +27,9 @@ from pymc_spectral.plots import (
     plot_tempering,
     plot_weights,
 )
-from pymc_spectral.reweight import reweight
+from pymc_spectral.result.reweighting import reweight
 from pymc_spectral.step import SpectralPartitionStep
-from pymc_spectral.summary import cell_summary, summary
+from pymc_spectral.result.tables import cell_summary, summary
 
 __version__ = "0.1.0"
 __all__ = [

@@ -29,7 +29,7 @@ from pymc_spectral.exploration_checks import (
     check_tempering,
 )
 from pymc_spectral.findings import Finding, Groups
-from pymc_spectral.reweight import reweight
+from pymc_spectral.result.reweighting import reweight
 
 __all__ = ["diagnose", "find", "report"]
 

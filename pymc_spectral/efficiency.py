@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike
 
 from pymc_spectral import _idata
 from pymc_spectral._ess import mean_variance
-from pymc_spectral.reweight import reweight
+from pymc_spectral.result.reweighting import reweight
 from pymc_spectral.bridge.weights import columns_of, stat_values
 
 __all__ = ["efficiency_ratio", "landmark_heuristic", "recommended_landmarks"]

@@ -33,7 +33,7 @@ from pymc_spectral.bridge.estimate import BridgeKind
 from pymc_spectral.density.batched import batched_density
 from pymc_spectral.diagnostics import report
 from pymc_spectral.exploration.explorers import Exploration, explore
-from pymc_spectral.fresh import FRESH_POINT, evaluate_fresh
+from pymc_spectral.result.proposed_points import FRESH_POINT, evaluate_fresh
 from pymc_spectral.cells.kernels import (
     NUTS_OPTIONS,
     Kernel,
@@ -45,7 +45,7 @@ from pymc_spectral.progress import ScanProgress
 from pymc_spectral.bridge.proposal import ProposalKind, StreamingProposal
 from pymc_spectral.record import record
 from pymc_spectral.cells.target import CODES_BELOW, RestrictedTarget
-from pymc_spectral.reweight import reweight
+from pymc_spectral.result.reweighting import reweight
 from pymc_spectral.exploration.tempering import TEMPERING_OPTIONS
 
 __all__ = ["SpectralPartitionStep"]

@@ -11,9 +11,9 @@ from scipy.stats import norm
 from pymc_spectral import _idata
 from pymc_spectral.bridge.estimate import BridgeError
 from pymc_spectral.bridge.proposal import fit_proposal
-from pymc_spectral.reweight import choose_rows, reweight, run_length
+from pymc_spectral.result.reweighting import choose_rows, reweight, run_length
 from pymc_spectral.bridge.weights import BRIDGE_STATS, columns_of, stratified_mean, weigh
-from pymc_spectral.summary import cell_summary, summary
+from pymc_spectral.result.tables import cell_summary, summary
 
 WEIGHT = np.array([0.02, 0.2, 0.2, 0.58])
 CENTRE = np.array([3.0, 7.0, 2.0, -5.0])

@@ -15,7 +15,7 @@ from scipy.stats import norm
 
 import pymc_spectral as ps
 from pymc_spectral import _idata
-from pymc_spectral.pooled import pooled_means
+from pymc_spectral.result.means import pooled_means
 from pymc_spectral.progress import ScanProgress
 from pymc_spectral.bridge.proposal import fit_proposal
 from pymc_spectral.bridge.weights import BRIDGE_STATS, stratified_mean, weigh
@@ -320,7 +320,7 @@ def test_pieces_of_bounded_size_give_the_same(sampled, monkeypatch):
     _, _, idata = sampled
     whole, cells = ps.summary(idata), ps.cell_summary(idata)
     # The package's name `summary` is the function; the module is found among those imported.
-    module = sys.modules["pymc_spectral.summary"]
+    module = sys.modules["pymc_spectral.result.tables"]
     monkeypatch.setattr(module, "_CHUNK", 2000)  # two columns at a time
     np.testing.assert_array_equal(ps.summary(idata), whole)
     np.testing.assert_array_equal(ps.cell_summary(idata), cells)
@@ -389,7 +389,7 @@ def test_progress_of_the_fresh_points_is_shown_if_progress_is(sampled, monkeypat
             seen.append((self.visible, self._total, self._done))
             super().__exit__(*error)
 
-    monkeypatch.setattr("pymc_spectral.fresh.ScanProgress", Bar)
+    monkeypatch.setattr("pymc_spectral.result.proposed_points.ScanProgress", Bar)
     idata = sample(model, step, draws=50, progressbar=asked)
     inside = np.isfinite(group(idata, "cell_sample_stats")["log_target_fresh"].values)
     assert seen == [(asked, inside.sum(), inside.sum())]
@@ -402,7 +402,7 @@ def test_a_failure_at_a_fresh_point_costs_no_draws(sampled, monkeypatch, caplog,
     def fail(*_, **__):
         raise error("no such point")
 
-    monkeypatch.setattr("pymc_spectral.fresh._values", fail)
+    monkeypatch.setattr("pymc_spectral.result.proposed_points._values", fail)
     with caplog.at_level("WARNING", logger="pymc.pymc_spectral"):
         idata = sample(model, step, draws=100)
     assert "summary will use the draws alone" in caplog.text

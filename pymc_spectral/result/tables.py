@@ -16,8 +16,8 @@ import xarray as xr
 
 from pymc_spectral import _idata
 from pymc_spectral._ess import rank_rhat
-from pymc_spectral.pooled import PooledMeans, pooled_means
-from pymc_spectral.reweight import reweight
+from pymc_spectral.result.means import PooledMeans, pooled_means
+from pymc_spectral.result.reweighting import reweight
 from pymc_spectral.bridge.weights import (
     Weighing,
     choose_variables,
@@ -77,7 +77,7 @@ def summary(
     with ``a_t`` the draw's influence on ``log c_i``, before the variance of the mean of u is
     estimated with its autocorrelation; the fresh points of the bridge add
     ``(mu_i - mu)^2 Var_fresh(log c_i)``. The error of the sd follows likewise from ``(x - mu)^2``.
-    With fresh points, mean and error are those of :mod:`pymc_spectral.pooled`.
+    With fresh points, mean and error are those of :mod:`pymc_spectral.result.means`.
     """
     if not 0 < hdi_prob < 1:
         raise ValueError(f"hdi_prob={hdi_prob} must lie between 0 and 1, e.g. 0.94.")

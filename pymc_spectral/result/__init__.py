@@ -1,0 +1,1 @@
+"""What the user gets: equal-weight draws, and tables with honest errors."""
