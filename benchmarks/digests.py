@@ -269,7 +269,7 @@ def run(make) -> dict[str, str]:
     found["efficiency"] = digest(
         getattr(ps, "efficiency_ratio", None)(idata).to_numpy()
         if hasattr(ps, "efficiency_ratio")
-        else __import__("pymc_spectral.diagnostics", fromlist=["x"])
+        else __import__("pymc_spectral.diagnostics.report", fromlist=["x"])
         .efficiency_ratio(idata)
         .to_numpy()
     )

@@ -12,8 +12,8 @@ The method of Basse, Pillai & Smith, in the order of the modules:
 7. ``record``, ``diagnostics``, ``plots``: what to know before the answer is believed, and pictures.
 """
 
-from pymc_spectral.diagnostics import diagnose
-from pymc_spectral.efficiency import (
+from pymc_spectral.diagnostics.report import diagnose
+from pymc_spectral.diagnostics.efficiency import (
     efficiency_ratio,
     landmark_heuristic,
     recommended_landmarks,

@@ -9,7 +9,7 @@ import numpy as np
 import xarray as xr
 from scipy.stats import gaussian_kde
 
-from pymc_spectral.record import rule_from
+from pymc_spectral.diagnostics.snapshot import rule_from
 
 __all__ = [
     "COLOURS",

@@ -12,7 +12,7 @@ from typing import Any, Literal
 import numpy as np
 
 from pymc_spectral import _idata
-from pymc_spectral.diagnostics import find
+from pymc_spectral.diagnostics.report import find
 from pymc_spectral.plot_parts import (
     GREY,
     LABELLED_CELLS,

@@ -31,7 +31,7 @@ from pymc_spectral.arguments import (
 )
 from pymc_spectral.bridge.estimate import BridgeKind
 from pymc_spectral.density.batched import batched_density
-from pymc_spectral.diagnostics import report
+from pymc_spectral.diagnostics.report import report
 from pymc_spectral.exploration.explorers import Exploration, explore
 from pymc_spectral.result.proposed_points import FRESH_POINT, evaluate_fresh
 from pymc_spectral.cells.kernels import (
@@ -43,7 +43,7 @@ from pymc_spectral.cells.kernels import (
 )
 from pymc_spectral.progress import ScanProgress
 from pymc_spectral.bridge.proposal import ProposalKind, StreamingProposal
-from pymc_spectral.record import record
+from pymc_spectral.diagnostics.snapshot import record
 from pymc_spectral.cells.target import CODES_BELOW, RestrictedTarget
 from pymc_spectral.result.reweighting import reweight
 from pymc_spectral.exploration.tempering import TEMPERING_OPTIONS

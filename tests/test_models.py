@@ -11,7 +11,7 @@ from helpers import group, make_step, sample
 
 import pymc_spectral as ps
 from pymc_spectral._idata import LEGACY
-from pymc_spectral.record import coordinate_names
+from pymc_spectral.diagnostics.snapshot import coordinate_names
 
 
 def two_mode_data():

@@ -12,7 +12,8 @@ import pytest
 from helpers import make_step, sample
 
 import pymc_spectral as ps
-from pymc_spectral import _idata, plot_parts, record, testing
+from pymc_spectral import _idata, plot_parts, testing
+from pymc_spectral.diagnostics import snapshot as record
 
 ROOT = Path(__file__).resolve().parent.parent
 TARGET = testing.paper2d()

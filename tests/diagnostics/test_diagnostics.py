@@ -13,12 +13,13 @@ import pytest
 from helpers import make_step, sample
 
 import pymc_spectral as ps
-from pymc_spectral import _idata, cell_checks, testing
-from pymc_spectral.diagnostics import find, log_lines
-from pymc_spectral.findings import CODES, Finding
-from pymc_spectral.record import occupancies, rule_from
+from pymc_spectral import _idata, testing
+from pymc_spectral.diagnostics import cell_checks
+from pymc_spectral.diagnostics.report import find, log_lines
+from pymc_spectral.diagnostics.findings import CODES, Finding
+from pymc_spectral.diagnostics.snapshot import occupancies, rule_from
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 TARGET = testing.paper2d()
 
 
@@ -472,7 +473,7 @@ def test_kmeans_rule_is_rebuilt():
 def check_rule(fitted, points):
     import xarray as xr
 
-    from pymc_spectral.record import _rule_arrays
+    from pymc_spectral.diagnostics.snapshot import _rule_arrays
 
     rule = fitted.rule_
     stored = xr.Dataset(_rule_arrays(rule), attrs={"rule": type(rule).__name__})

@@ -8,8 +8,8 @@ from __future__ import annotations
 import numpy as np
 import xarray as xr
 
-from pymc_spectral.findings import Finding, Groups, cells_of, value_of
-from pymc_spectral.record import STRETCHES
+from pymc_spectral.diagnostics.findings import Finding, Groups, cells_of, value_of
+from pymc_spectral.diagnostics.snapshot import STRETCHES
 
 __all__ = ["check_coverage", "check_opinions", "check_partition", "check_tempering"]
 

@@ -15,20 +15,20 @@ from typing import Any
 import pandas as pd
 
 from pymc_spectral import _idata
-from pymc_spectral.cell_checks import (
+from pymc_spectral.diagnostics.cell_checks import (
     check_boundary,
     check_bridge,
     check_chains,
     check_errors,
     check_modes,
 )
-from pymc_spectral.exploration_checks import (
+from pymc_spectral.diagnostics.exploration_checks import (
     check_coverage,
     check_opinions,
     check_partition,
     check_tempering,
 )
-from pymc_spectral.findings import Finding, Groups
+from pymc_spectral.diagnostics.findings import Finding, Groups
 from pymc_spectral.result.reweighting import reweight
 
 __all__ = ["diagnose", "find", "report"]

@@ -8,7 +8,7 @@ from scipy.stats import norm
 
 import pymc_spectral as ps
 from pymc_spectral import _idata
-from pymc_spectral.efficiency import landmark_heuristic
+from pymc_spectral.diagnostics.efficiency import landmark_heuristic
 
 WEIGHTS = np.array([0.7, 0.3])
 CENTRES = np.array([-3.0, 3.0])
