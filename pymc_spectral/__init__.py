@@ -19,7 +19,7 @@ from pymc_spectral.diagnostics.efficiency import (
     recommended_landmarks,
 )
 from pymc_spectral.partition.estimators import KMeansPartition, SpectralPartition
-from pymc_spectral.plots import (
+from pymc_spectral.plots.pictures import (
     plot_cells,
     plot_overview,
     plot_partition,

@@ -13,7 +13,7 @@ import numpy as np
 
 from pymc_spectral import _idata
 from pymc_spectral.diagnostics.report import find
-from pymc_spectral.plot_parts import (
+from pymc_spectral.plots.panels import (
     GREY,
     LABELLED_CELLS,
     MAX_DENSITIES,

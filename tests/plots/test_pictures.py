@@ -12,10 +12,11 @@ import pytest
 from helpers import make_step, sample
 
 import pymc_spectral as ps
-from pymc_spectral import _idata, plot_parts, testing
+from pymc_spectral import _idata, testing
+from pymc_spectral.plots import panels as plot_parts
 from pymc_spectral.diagnostics import snapshot as record
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 TARGET = testing.paper2d()
 SINGLE = ["plot_partition", "plot_weights"]
 SEVERAL = {"plot_spectrum": 2, "plot_tempering": 3, "plot_cells": 2, "plot_overview": 4}
