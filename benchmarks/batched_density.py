@@ -18,7 +18,7 @@ import pymc as pm
 from provenance import save
 from pymc.blocking import DictToArrayBijection, RaveledVars
 
-from pymc_spectral import testing
+from pymc_spectral.targets import exact as testing
 from pymc_spectral.density.batched import batched_density
 
 

@@ -36,7 +36,7 @@ import pymc_spectral as ps
 try:
     from pymc_spectral import targets
 except ImportError:  # the name before the folders came
-    from pymc_spectral import testing as targets
+    from pymc_spectral.targets import exact as targets
 
 DRAWS, TUNE = 150, 150
 # Seconds, and PyMC's own clocks, differ between any two runs.

@@ -17,7 +17,7 @@ import numpy as np
 import pymc as pm
 from provenance import save
 
-from pymc_spectral import testing
+from pymc_spectral.targets import exact as testing
 from pymc_spectral.density.batched import batched_density
 from pymc_spectral.exploration.tempering import temper
 

@@ -26,7 +26,7 @@ import pymc as pm
 from provenance import save
 
 import pymc_spectral as ps
-from pymc_spectral import testing
+from pymc_spectral.targets import exact as testing
 
 TARGETS = {"paper2d": testing.paper2d, "crossing": testing.crossing}
 GRID = 1500  # points per axis: masses to about 1e-5, far below any reported error

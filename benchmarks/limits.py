@@ -28,7 +28,7 @@ from provenance import save
 from pymc.stats.convergence import run_convergence_checks
 
 import pymc_spectral as ps
-from pymc_spectral import testing
+from pymc_spectral.targets import exact as testing
 
 # What PyMC says of every run with so few chains, right or wrong.
 HARMLESS = ("Only one chain", "We recommend running at least 4 chains")

@@ -21,7 +21,7 @@ import numpy as np
 import pymc as pm
 
 import pymc_spectral as ps
-from pymc_spectral import testing
+from pymc_spectral.targets import exact as testing
 
 logging.getLogger("pymc").setLevel(logging.ERROR)
 # A PyTensor from pip finds no BLAS on most machines; models this small do not miss it.

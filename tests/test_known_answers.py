@@ -12,7 +12,7 @@ import pytest
 from helpers import group, true_mass
 
 import pymc_spectral as ps
-from pymc_spectral import testing
+from pymc_spectral.targets import exact as testing
 
 
 def run(target, seed, *, explore="exact", draws=1000, tune=1000, **options):

@@ -6,7 +6,8 @@ import pytensor
 import pytensor.tensor as pt
 import pytest
 
-from pymc_spectral import KMeansPartition, SpectralPartition, testing
+from pymc_spectral import KMeansPartition, SpectralPartition
+from pymc_spectral.targets import exact as testing
 from pymc_spectral.cells import target as restrict
 from pymc_spectral.cells.kernels import make_kernel
 from pymc_spectral.cells.target import CODES_BELOW, NAN_LOGP, OUTSIDE, RestrictedTarget, cell_graph

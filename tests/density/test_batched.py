@@ -17,7 +17,7 @@ from pytensor.graph.basic import Apply
 from pytensor.graph.op import Op
 from scipy import stats
 
-from pymc_spectral import testing
+from pymc_spectral.targets import exact as testing
 from pymc_spectral.density.batched import batched_density
 
 # Right or wrong does not depend on the linker, and this one spares minutes of compilation.

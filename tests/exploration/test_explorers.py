@@ -8,7 +8,7 @@ import pytest
 import xarray as xr
 from pytensor.compile.mode import Mode
 
-from pymc_spectral import testing
+from pymc_spectral.targets import exact as testing
 from pymc_spectral.density.batched import batched_density
 from pymc_spectral.exploration.explorers import Exploration, constrained_to_unconstrained, explore
 

@@ -13,7 +13,7 @@ from scipy.integrate import cumulative_trapezoid
 from scipy.special import logsumexp
 from scipy.stats import kstest
 
-from pymc_spectral import testing
+from pymc_spectral.targets import exact as testing
 from pymc_spectral.exploration import tempering
 from pymc_spectral.density.batched import batched_density
 from pymc_spectral.exploration.local_moves import Hamiltonian, RandomWalk, Replicas

@@ -6,7 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.base import clone
 
-from pymc_spectral import KMeansPartition, SpectralPartition, testing
+from pymc_spectral import KMeansPartition, SpectralPartition
+from pymc_spectral.targets import exact as testing
 from pymc_spectral.partition.compression import discriminant_rule, mend_islands
 from pymc_spectral.partition.rules import DiscriminantRule, NystromRule
 from pymc_spectral.partition.spectrum import choose_landmarks, leading_eigenpairs, spectral_embedding

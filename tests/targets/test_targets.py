@@ -7,7 +7,7 @@ import pytest
 from pytensor.compile.mode import Mode
 from scipy import integrate, stats
 
-from pymc_spectral import testing
+from pymc_spectral.targets import exact as testing
 
 TARGETS = {
     "paper2d": testing.paper2d,

@@ -1,0 +1,1 @@
+"""Targets with exact answers, for tests, examples and benchmarks."""
