@@ -16,9 +16,9 @@ from pymc.model import modelcontext
 from pymc.step_methods.compound import BlockedStep, Competence, StepMethodState
 from pymc.step_methods.state import DataClassState, WithSamplingState, dataclass_state
 
-from pymc_spectral import hook
-from pymc_spectral._compat import calling_pm_sample, chain_index, exact_rounding, in_compound
-from pymc_spectral.arguments import (
+from pymc_spectral import _hook as hook
+from pymc_spectral._pymc import calling_pm_sample, chain_index, exact_rounding, in_compound
+from pymc_spectral._validate import (
     PARTITIONS,
     as_options,
     check_model,
@@ -41,7 +41,7 @@ from pymc_spectral.cells.kernels import (
     make_kernel,
     resolve_kernel,
 )
-from pymc_spectral.progress import ScanProgress
+from pymc_spectral._progress import ScanProgress
 from pymc_spectral.bridge.proposal import ProposalKind, StreamingProposal
 from pymc_spectral.diagnostics.snapshot import record
 from pymc_spectral.cells.target import CODES_BELOW, RestrictedTarget
@@ -158,7 +158,7 @@ class SpectralPartitionStep(BlockedStep):
     3. ``set_rng`` (PyMC < 6.3) or ``setup_chain`` begins a chain, in its worker: the generator
        says which chain it is, so which cell. All state of an earlier chain is dropped.
     4. ``step`` makes a draw and its four bridge terms; ``stop_tuning`` ends the tuning.
-    5. ``finish``, through the wrapper of :mod:`pymc_spectral.hook`, weighs the cells.
+    5. ``finish``, through the wrapper of :mod:`pymc_spectral._hook`, weighs the cells.
 
     References
     ----------

@@ -10,7 +10,7 @@ import pytest
 from helpers import group, make_step, sample
 
 import pymc_spectral as ps
-from pymc_spectral._idata import LEGACY
+from pymc_spectral._groups import LEGACY
 from pymc_spectral.diagnostics.snapshot import coordinate_names
 
 

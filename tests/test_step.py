@@ -20,7 +20,7 @@ from pytensor.graph.basic import Apply
 from pytensor.graph.op import Op
 
 import pymc_spectral as ps
-from pymc_spectral import hook
+from pymc_spectral import _hook as hook
 from pymc_spectral.targets import exact as testing
 from pymc_spectral.bridge.estimate import BridgeError
 from pymc_spectral.step import STATS

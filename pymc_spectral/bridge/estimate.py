@@ -30,7 +30,7 @@ from typing import Any, Literal, get_args
 import numpy as np
 from scipy.special import chdtri, log_expit
 
-from pymc_spectral._ess import centred_time
+from pymc_spectral._autocorrelation import centred_time
 
 __all__ = [
     "BridgeError",

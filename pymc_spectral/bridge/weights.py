@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 import xarray as xr
 
-from pymc_spectral._ess import mean_variance
+from pymc_spectral._autocorrelation import mean_variance
 from pymc_spectral.bridge.estimate import (
     BridgeError,
     BridgeEstimate,

@@ -24,7 +24,7 @@ from pymc.step_methods.hmc.quadpotential import (
 )
 from pymc.step_methods.metropolis import MultivariateNormalProposal
 
-from pymc_spectral._compat import exact_rounding, setup_kernel
+from pymc_spectral._pymc import exact_rounding, setup_kernel
 from pymc_spectral.cells.nuts import CellNUTS
 from pymc_spectral.cells.target import CODES_BELOW, NAN_LOGP, RestrictedTarget
 

@@ -22,7 +22,7 @@ from pymc.pytensorf import join_nonshared_inputs, rewrite_pregrad
 from pytensor.tensor import TensorVariable
 from pytensor.tensor.sharedvar import TensorSharedVariable
 
-from pymc_spectral._compat import exact_rounding
+from pymc_spectral._pymc import exact_rounding
 from pymc_spectral.partition.rules import DiscriminantRule, NystromRule, Rule, VoronoiRule
 
 __all__ = ["NAN_LOGP", "OUTSIDE", "CellFunction", "RestrictedTarget", "cell_graph"]

@@ -30,7 +30,7 @@ from pytensor.graph.replace import graph_replace, vectorize_graph
 from pytensor.tensor.math import Sum
 from pytensor.tensor.rewriting.ofg import inline_ofg_node
 
-from pymc_spectral._compat import exact_rounding
+from pymc_spectral._pymc import exact_rounding
 from pymc_spectral.density.processes import Crew, available_cores
 
 __all__ = ["BatchedDensity", "batched_density"]

@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 import xarray as xr
 
-from pymc_spectral._ess import rank_rhat
+from pymc_spectral._autocorrelation import rank_rhat
 from pymc_spectral.diagnostics.efficiency import LARGEST, landmarks_of_groups
 from pymc_spectral.diagnostics.findings import Finding, Groups, cells_of, value_of
 from pymc_spectral.bridge.weights import columns_of, stat_values, weigh

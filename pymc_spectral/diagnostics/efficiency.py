@@ -14,8 +14,8 @@ import pandas as pd
 import xarray as xr
 from numpy.typing import ArrayLike
 
-from pymc_spectral import _idata
-from pymc_spectral._ess import mean_variance
+from pymc_spectral import _groups as _idata
+from pymc_spectral._autocorrelation import mean_variance
 from pymc_spectral.result.reweighting import reweight
 from pymc_spectral.bridge.weights import columns_of, stat_values
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import pandas as pd
 
-from pymc_spectral import _idata
+from pymc_spectral import _groups as _idata
 from pymc_spectral.diagnostics.cell_checks import (
     check_boundary,
     check_bridge,

@@ -16,7 +16,7 @@ import pytensor
 import xarray as xr
 from scipy.spatial.distance import cdist
 
-from pymc_spectral import _idata
+from pymc_spectral import _groups as _idata
 from pymc_spectral.exploration.explorers import Exploration, constrained_to_unconstrained
 from pymc_spectral.cells.target import CODES_BELOW
 from pymc_spectral.partition.rules import DiscriminantRule, NystromRule, Rule, VoronoiRule

@@ -28,7 +28,7 @@ import pymc as pm
 from pymc_spectral.density.batched import BatchedDensity, batched_density
 from pymc_spectral.exploration.local_moves import Hamiltonian, Moves, RandomWalk, Replicas
 from pymc_spectral.exploration.path import Path, Reference, choose_path
-from pymc_spectral.progress import ScanProgress
+from pymc_spectral._progress import ScanProgress
 from pymc_spectral.exploration.ladder import (
     Evidence,
     first_betas,

@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from pymc_spectral import _idata
+from pymc_spectral import _groups as _idata
 from pymc_spectral.diagnostics.report import find
 from pymc_spectral.plots.panels import (
     GREY,

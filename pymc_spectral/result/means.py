@@ -32,7 +32,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import expit
 
-from pymc_spectral._ess import mean_variance
+from pymc_spectral._autocorrelation import mean_variance
 from pymc_spectral.bridge.estimate import BridgeEstimate
 from pymc_spectral.bridge.weights import Weighing
 

@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from pymc_spectral import _idata
-from pymc_spectral._compat import all_variables_at
-from pymc_spectral.progress import ScanProgress
+from pymc_spectral import _groups as _idata
+from pymc_spectral._pymc import all_variables_at
+from pymc_spectral._progress import ScanProgress
 from pymc_spectral.bridge.weights import stat_values
 
 __all__ = ["FRESH_POINT", "evaluate_fresh"]

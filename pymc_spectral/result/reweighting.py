@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from pymc_spectral import _idata
-from pymc_spectral._ess import bulk_ess, rank_rhat
+from pymc_spectral import _groups as _idata
+from pymc_spectral._autocorrelation import bulk_ess, rank_rhat
 from pymc_spectral.bridge.estimate import BridgeError, BridgeKind
 from pymc_spectral.bridge.weights import (
     BRIDGE_STATS,

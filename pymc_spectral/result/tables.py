@@ -14,8 +14,8 @@ import numpy as np
 import pandas as pd
 import xarray as xr
 
-from pymc_spectral import _idata
-from pymc_spectral._ess import rank_rhat
+from pymc_spectral import _groups as _idata
+from pymc_spectral._autocorrelation import rank_rhat
 from pymc_spectral.result.means import PooledMeans, pooled_means
 from pymc_spectral.result.reweighting import reweight
 from pymc_spectral.bridge.weights import (

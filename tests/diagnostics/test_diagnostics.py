@@ -13,7 +13,7 @@ import pytest
 from helpers import make_step, sample
 
 import pymc_spectral as ps
-from pymc_spectral import _idata
+from pymc_spectral import _groups as _idata
 from pymc_spectral.targets import exact as testing
 from pymc_spectral.diagnostics import cell_checks
 from pymc_spectral.diagnostics.report import find, log_lines

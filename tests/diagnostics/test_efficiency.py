@@ -7,7 +7,7 @@ from scipy.signal import lfilter
 from scipy.stats import norm
 
 import pymc_spectral as ps
-from pymc_spectral import _idata
+from pymc_spectral import _groups as _idata
 from pymc_spectral.diagnostics.efficiency import landmark_heuristic
 
 WEIGHTS = np.array([0.7, 0.3])

@@ -17,7 +17,7 @@ from pymc_spectral.targets import exact as testing
 from pymc_spectral.exploration import tempering
 from pymc_spectral.density.batched import batched_density
 from pymc_spectral.exploration.local_moves import Hamiltonian, RandomWalk, Replicas
-from pymc_spectral.progress import ScanProgress
+from pymc_spectral._progress import ScanProgress
 from pymc_spectral.exploration.ladder import next_betas, stepping_stone, swap_probability
 from pymc_spectral.exploration.tempering import _run_round, scan, temper
 

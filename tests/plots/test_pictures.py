@@ -12,7 +12,7 @@ import pytest
 from helpers import make_step, sample
 
 import pymc_spectral as ps
-from pymc_spectral import _idata
+from pymc_spectral import _groups as _idata
 from pymc_spectral.targets import exact as testing
 from pymc_spectral.plots import panels as plot_parts
 from pymc_spectral.diagnostics import snapshot as record

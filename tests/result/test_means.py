@@ -14,9 +14,9 @@ from scipy.signal import lfilter
 from scipy.stats import norm
 
 import pymc_spectral as ps
-from pymc_spectral import _idata
+from pymc_spectral import _groups as _idata
 from pymc_spectral.result.means import pooled_means
-from pymc_spectral.progress import ScanProgress
+from pymc_spectral._progress import ScanProgress
 from pymc_spectral.bridge.proposal import fit_proposal
 from pymc_spectral.bridge.weights import BRIDGE_STATS, stratified_mean, weigh
 

@@ -8,7 +8,7 @@ import xarray as xr
 from scipy.signal import lfilter
 from scipy.stats import norm
 
-from pymc_spectral import _idata
+from pymc_spectral import _groups as _idata
 from pymc_spectral.bridge.estimate import BridgeError
 from pymc_spectral.bridge.proposal import fit_proposal
 from pymc_spectral.result.reweighting import choose_rows, reweight, run_length

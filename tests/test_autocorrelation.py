@@ -5,8 +5,8 @@ import numpy as np
 import pytest
 from scipy.signal import lfilter
 
-from pymc_spectral import _ess
-from pymc_spectral._ess import bulk_ess, mean_variance, rank_rhat
+from pymc_spectral import _autocorrelation as _ess
+from pymc_spectral._autocorrelation import bulk_ess, mean_variance, rank_rhat
 
 
 def chains(rng, phi, shape=(3, 1001)):

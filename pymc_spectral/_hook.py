@@ -19,7 +19,7 @@ import pymc as pm
 import pymc.sampling.mcmc as pymc_mcmc
 from pymc.backends.base import MultiTrace
 
-from pymc_spectral._compat import calling_pm_sample
+from pymc_spectral._pymc import calling_pm_sample
 
 __all__ = ["UnweightedDrawsError", "check_route", "install", "register"]
 
