@@ -18,7 +18,7 @@ import pymc as pm
 from provenance import save
 from pymc.blocking import DictToArrayBijection, RaveledVars
 
-from pymc_spectral.targets import exact as testing
+from pymc_spectral import targets
 from pymc_spectral.density.batched import batched_density
 
 
@@ -96,9 +96,9 @@ def main() -> None:
     parser.add_argument("--out", type=Path, help="folder for the JSON")
     arguments = parser.parse_args()
     models = {
-        "paper2d": testing.paper2d().build(),
+        "paper2d": targets.paper2d().build(),
         "hierarchical regression": hierarchical_regression(),
-        "docs_pair 80": testing.docs_pair(80).build(),
+        "docs_pair 80": targets.docs_pair(80).build(),
     }
     rows = [measure(name, model, arguments.points) for name, model in models.items()]
     print(f"PyMC {pm.__version__}, Python {platform.python_version()}, {arguments.points} points")

@@ -302,8 +302,10 @@ def main() -> int:
         for key in sorted(set(old) | set(after)):
             if old.get(key) != after.get(key):
                 differ += 1
-                state = "changed" if key in old and key in after else "only " + (
-                    "before" if key in old else "after"
+                state = (
+                    "changed"
+                    if key in old and key in after
+                    else "only " + ("before" if key in old else "after")
                 )
                 print(f"{state}: {name}: {key}")
     print(f"{sum(map(len, found.values()))} arrays in {len(found)} cases, {differ} differ")

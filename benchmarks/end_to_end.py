@@ -26,15 +26,15 @@ import pymc as pm
 from provenance import save
 
 import pymc_spectral as ps
-from pymc_spectral.targets import exact as testing
+from pymc_spectral import targets
 
 TARGETS = {
-    "paper2d": testing.paper2d,
-    "twenty": testing.twenty,
-    "ten_d": testing.ten_d,
-    "docs_pair4": lambda: testing.docs_pair(4),
-    "docs_pair80": lambda: testing.docs_pair(80),
-    "labels": testing.labels,
+    "paper2d": targets.paper2d,
+    "twenty": targets.twenty,
+    "ten_d": targets.ten_d,
+    "docs_pair4": lambda: targets.docs_pair(4),
+    "docs_pair80": lambda: targets.docs_pair(80),
+    "labels": targets.labels,
 }
 N_EXACT = 1_000_000  # independent draws that the mass of a cell is counted in
 

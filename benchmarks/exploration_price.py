@@ -17,11 +17,11 @@ import numpy as np
 import pymc as pm
 from provenance import save
 
-from pymc_spectral.targets import exact as testing
+from pymc_spectral import targets
 from pymc_spectral.density.batched import batched_density
 from pymc_spectral.exploration.tempering import temper
 
-TARGETS = {"paper2d": testing.paper2d, "normal(20)": lambda: testing.normal(20)}
+TARGETS = {"paper2d": targets.paper2d, "normal(20)": lambda: targets.normal(20)}
 SEEDS = range(5)
 
 

@@ -28,15 +28,15 @@ from provenance import save
 from pymc.stats.convergence import run_convergence_checks
 
 import pymc_spectral as ps
-from pymc_spectral.targets import exact as testing
+from pymc_spectral import targets
 
 # What PyMC says of every run with so few chains, right or wrong.
 HARMLESS = ("Only one chain", "We recommend running at least 4 chains")
 WRONG = 0.1  # a log evidence further off than this lacks a mode, if that holds so much
 HEALTHY = {
-    "paper2d": (testing.paper2d, {"n_cells": 4}),
-    "labels": (testing.labels, {}),
-    "normal10": (lambda: testing.normal(10), {}),
+    "paper2d": (targets.paper2d, {"n_cells": 4}),
+    "labels": (targets.labels, {}),
+    "normal10": (lambda: targets.normal(10), {}),
 }
 
 
@@ -63,13 +63,13 @@ def run(target, points, seed: int, chains_per_cell: int = 1, size=None, **option
 
 
 def missed_half(seed: int) -> list[dict]:
-    target = testing.docs_pair(10)
+    target = targets.docs_pair(10)
     points = target.sample(np.random.default_rng(10_000 + seed), 2000)
     return [run(target, points[target.classify(points) == 1], seed)]
 
 
 def missed_mode(seed: int) -> list[dict]:
-    target = testing.paper2d()
+    target = targets.paper2d()
     points = target.sample(np.random.default_rng(10_000 + seed), 4000)
     mode = target.classify(points)
     size = {"draws": 500, "tune": 500}
@@ -80,7 +80,7 @@ def missed_mode(seed: int) -> list[dict]:
 
 
 def two_modes(seed: int) -> list[dict]:
-    target = testing.ten_d()
+    target = targets.ten_d()
     points = target.sample(np.random.default_rng(10_000 + seed), 2000)
     return [run(target, points, seed, chains_per_cell=2, n_cells=3)]
 

@@ -21,7 +21,7 @@ import numpy as np
 import pymc as pm
 
 import pymc_spectral as ps
-from pymc_spectral.targets import exact as testing
+from pymc_spectral import targets
 
 logging.getLogger("pymc").setLevel(logging.ERROR)
 # A PyTensor from pip finds no BLAS on most machines; models this small do not miss it.
@@ -76,7 +76,7 @@ def main() -> None:
         plt.gcf().savefig(folder / f"{name}.png", dpi=90)
         plt.close("all")
 
-    target = testing.paper2d()
+    target = targets.paper2d()
     healthy = run(target.build(), size, explore_kwargs=short)
     say("Four modes in two dimensions, explored by tempering", healthy)
     for name in ("overview", "partition", "weights", "spectrum", "tempering", "cells"):
@@ -89,10 +89,10 @@ def main() -> None:
     save("several_modes")
 
     cut = run(
-        testing.normal(2).build(),
+        targets.normal(2).build(),
         size,
         n_cells=3,
-        explore=testing.normal(2).sample(np.random.default_rng(1), 2000),
+        explore=targets.normal(2).sample(np.random.default_rng(1), 2000),
     )
     say("One normal in three cells: boundaries through mass", cut)
     _, axes = plt.subplots(1, 2, figsize=(10.5, 4.2), layout="constrained")

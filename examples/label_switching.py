@@ -21,7 +21,7 @@ import pymc as pm
 import pytensor.tensor as pt
 
 import pymc_spectral as ps
-from pymc_spectral.targets.exact import LABELS_DATA, labels
+from pymc_spectral.targets import LABELS_DATA, labels
 
 K = 3
 

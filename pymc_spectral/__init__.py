@@ -12,12 +12,13 @@ The method of Basse, Pillai & Smith, in the order of the modules:
 7. ``record``, ``diagnostics``, ``plots``: what to know before the answer is believed, and pictures.
 """
 
-from pymc_spectral.diagnostics.report import diagnose
+from pymc_spectral._version import __version__ as __version__
 from pymc_spectral.diagnostics.efficiency import (
     efficiency_ratio,
     landmark_heuristic,
     recommended_landmarks,
 )
+from pymc_spectral.diagnostics.report import diagnose
 from pymc_spectral.partition.estimators import KMeansPartition, SpectralPartition
 from pymc_spectral.plots.pictures import (
     plot_cells,
@@ -28,10 +29,9 @@ from pymc_spectral.plots.pictures import (
     plot_weights,
 )
 from pymc_spectral.result.reweighting import reweight
-from pymc_spectral.step import SpectralPartitionStep
 from pymc_spectral.result.tables import cell_summary, summary
+from pymc_spectral.step import SpectralPartitionStep
 
-__version__ = "0.1.0"
 __all__ = [
     "KMeansPartition",
     "SpectralPartition",

@@ -13,7 +13,7 @@ from scipy.fft import irfft, next_fast_len, rfft
 from scipy.special import ndtri
 from scipy.stats import rankdata
 
-__all__ = ["bulk_ess", "mean_variance", "rank_rhat", "split_chains"]
+__all__ = ["bulk_ess", "centred_time", "mean_variance", "rank_rhat", "split_chains"]
 
 # Rows times columns handled in one go: bounds the memory of the Fourier transforms.
 _CHUNK = 2_000_000

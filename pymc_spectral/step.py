@@ -16,7 +16,8 @@ from pymc.model import modelcontext
 from pymc.step_methods.compound import BlockedStep, Competence, StepMethodState
 from pymc.step_methods.state import DataClassState, WithSamplingState, dataclass_state
 
-from pymc_spectral import _hook as hook
+from pymc_spectral import _pymc
+from pymc_spectral._progress import ScanProgress
 from pymc_spectral._pymc import calling_pm_sample, chain_index, exact_rounding, in_compound
 from pymc_spectral._validate import (
     PARTITIONS,
@@ -30,10 +31,7 @@ from pymc_spectral._validate import (
     one_of,
 )
 from pymc_spectral.bridge.estimate import BridgeKind
-from pymc_spectral.density.batched import batched_density
-from pymc_spectral.diagnostics.report import report
-from pymc_spectral.exploration.explorers import Exploration, explore
-from pymc_spectral.result.proposed_points import FRESH_POINT, evaluate_fresh
+from pymc_spectral.bridge.proposal import ProposalKind, StreamingProposal
 from pymc_spectral.cells.kernels import (
     NUTS_OPTIONS,
     Kernel,
@@ -41,12 +39,14 @@ from pymc_spectral.cells.kernels import (
     make_kernel,
     resolve_kernel,
 )
-from pymc_spectral._progress import ScanProgress
-from pymc_spectral.bridge.proposal import ProposalKind, StreamingProposal
-from pymc_spectral.diagnostics.snapshot import record
 from pymc_spectral.cells.target import CODES_BELOW, RestrictedTarget
-from pymc_spectral.result.reweighting import reweight
+from pymc_spectral.density.batched import batched_density
+from pymc_spectral.diagnostics.report import report
+from pymc_spectral.diagnostics.snapshot import record
+from pymc_spectral.exploration.explorers import Exploration, explore
 from pymc_spectral.exploration.tempering import TEMPERING_OPTIONS
+from pymc_spectral.result.proposed_points import FRESH_POINT, evaluate_fresh
+from pymc_spectral.result.reweighting import reweight
 
 __all__ = ["SpectralPartitionStep"]
 
@@ -158,7 +158,7 @@ class SpectralPartitionStep(BlockedStep):
     3. ``set_rng`` (PyMC < 6.3) or ``setup_chain`` begins a chain, in its worker: the generator
        says which chain it is, so which cell. All state of an earlier chain is dropped.
     4. ``step`` makes a draw and its four bridge terms; ``stop_tuning`` ends the tuning.
-    5. ``finish``, through the wrapper of :mod:`pymc_spectral._hook`, weighs the cells.
+    5. ``finish``, through the wrapper of :mod:`pymc_spectral._pymc`, weighs the cells.
 
     References
     ----------
@@ -250,7 +250,7 @@ class SpectralPartitionStep(BlockedStep):
                     rng = np.random.default_rng(round_seed.spawn(1)[0])
                     new = self._round(draws[this_round], rng, progressbar)
                     points = np.concatenate([points, new])
-        hook.install()
+        _pymc.install()
 
     # ------------------------------------------------------------ construction
 
@@ -493,8 +493,8 @@ class SpectralPartitionStep(BlockedStep):
                 f"Type pm.sample(step=step, chains={self.n_cells}), or a multiple of it for "
                 "several chains per cell."
             )
-        hook.check_route()
-        hook.register(self)
+        _pymc.check_route()
+        _pymc.register(self)
         return self._kernel.step._progressbar_config(n_chains)
 
     def _make_progressbar_update_functions(self) -> Any:  # type: ignore[override]

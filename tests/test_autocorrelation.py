@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from scipy.signal import lfilter
 
-from pymc_spectral import _autocorrelation as _ess
+from pymc_spectral import _autocorrelation
 from pymc_spectral._autocorrelation import bulk_ess, mean_variance, rank_rhat
 
 
@@ -37,7 +37,7 @@ def test_ess_and_rhat_are_those_of_arviz(columns):
 
 def test_pieces_give_what_the_whole_gives(columns, monkeypatch):
     whole = bulk_ess(columns), rank_rhat(columns), mean_variance(columns)
-    monkeypatch.setattr(_ess, "_CHUNK", 1)
+    monkeypatch.setattr(_autocorrelation, "_CHUNK", 1)
     parts = bulk_ess(columns), rank_rhat(columns), mean_variance(columns)
     for a, b in zip(whole, parts, strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-9)

@@ -12,7 +12,7 @@ import pytest
 from helpers import group, true_mass
 
 import pymc_spectral as ps
-from pymc_spectral.targets import exact as testing
+from pymc_spectral import targets
 
 
 def run(target, seed, *, explore="exact", draws=1000, tune=1000, **options):
@@ -55,7 +55,7 @@ N_SEEDS = 20
 
 @pytest.fixture(scope="module")
 def runs():
-    target = testing.paper2d()
+    target = targets.paper2d()
     return target, [run(target, seed, n_cells=4) for seed in range(N_SEEDS)]
 
 
@@ -121,7 +121,7 @@ class TestPaper2d:
 
 @pytest.mark.parametrize("seed", [0, 1, 2])
 def test_docs_pair_of_four(seed):
-    target = testing.docs_pair(4)
+    target = targets.docs_pair(4)
     step, idata = run(target, seed)
     assert step.n_cells == 2
     check(target, step, idata)
@@ -129,27 +129,27 @@ def test_docs_pair_of_four(seed):
 
 @pytest.mark.parametrize("seed", [0, 1, 2])
 def test_ten_d(seed):
-    target = testing.ten_d()
+    target = targets.ten_d()
     step, idata = run(target, seed)
     assert step.n_cells == 4
     check(target, step, idata)
 
 
 def test_label_switching():
-    target = testing.labels(3)
+    target = targets.labels(3)
     step, idata = run(target, 0)
     assert step.n_cells == 6
     check(target, step, idata)
 
 
 def test_crossing_bananas():
-    target = testing.crossing()
+    target = targets.crossing()
     step, idata = run(target, 0)
     check(target, step, idata)
 
 
 def test_one_mode_is_left_whole():
-    target = testing.normal(10)
+    target = targets.normal(10)
     step, idata = run(target, 0)
     assert step.n_cells == 1
     check(target, step, idata)
@@ -163,7 +163,7 @@ def test_one_mode_is_left_whole():
 
 @pytest.mark.parametrize("name", ["paper2d", "docs_pair"])
 def test_defaults_find_the_modes_by_themselves(name):
-    target = {"paper2d": testing.paper2d, "docs_pair": lambda: testing.docs_pair(4)}[name]()
+    target = {"paper2d": targets.paper2d, "docs_pair": lambda: targets.docs_pair(4)}[name]()
     step, idata = run(target, 3, explore=None)
     assert step.n_cells == target.n_modes
     assert step.exploration.source == "tempering"

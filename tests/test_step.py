@@ -20,12 +20,11 @@ from pytensor.graph.basic import Apply
 from pytensor.graph.op import Op
 
 import pymc_spectral as ps
-from pymc_spectral import _hook as hook
-from pymc_spectral.targets import exact as testing
+from pymc_spectral import _pymc, targets
 from pymc_spectral.bridge.estimate import BridgeError
 from pymc_spectral.step import STATS
 
-TARGET = testing.paper2d()
+TARGET = targets.paper2d()
 
 
 @pytest.fixture(scope="module")
@@ -404,7 +403,7 @@ def test_no_gradient_means_slice_and_nuts_is_refused():
 def test_return_inferencedata_false_is_refused(model, step):
     with (
         warnings.catch_warnings(),
-        pytest.raises(hook.UnweightedDrawsError, match="return_inferencedata"),
+        pytest.raises(_pymc.UnweightedDrawsError, match="return_inferencedata"),
     ):
         warnings.simplefilter("ignore", FutureWarning)  # PyMC 6 deprecates it, and still does it
         sample(model, step, return_inferencedata=False)
@@ -417,13 +416,13 @@ def test_bypassed_reweighting_is_an_error(model, step, monkeypatch):
         return traces
 
     monkeypatch.setattr(pymc_mcmc, "_sample_return", sample_return)
-    with pytest.raises(hook.UnweightedDrawsError, match="would not be reweighted"):
+    with pytest.raises(_pymc.UnweightedDrawsError, match="would not be reweighted"):
         sample(model, step)
 
 
 def test_replaced_converter_is_an_error(model, step, monkeypatch):
     monkeypatch.setattr(pm, "to_inference_data", lambda trace, **kwargs: trace)
-    with pytest.raises(hook.UnweightedDrawsError, match="Construct the step again"):
+    with pytest.raises(_pymc.UnweightedDrawsError, match="Construct the step again"):
         sample(model, step)
 
 
@@ -437,7 +436,7 @@ def test_plain_sampling_is_left_alone(model, step):
 
 def test_wrapper_is_installed_once(step):
     before = pm.to_inference_data
-    hook.install()
+    _pymc.install()
     assert pm.to_inference_data is before
 
 

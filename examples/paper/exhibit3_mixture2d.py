@@ -21,7 +21,7 @@ from common import GREY, OURS, QUIET, THEIRS, THIRD, row, run, source
 from lattice import error_parts, lattice, restricted_chains
 
 import pymc_spectral as ps
-from pymc_spectral.targets.exact import paper2d
+from pymc_spectral.targets import paper2d
 
 TARGET = paper2d()
 BETAS = np.array([1, 0.7, 0.4, 0.25])

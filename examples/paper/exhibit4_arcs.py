@@ -30,7 +30,7 @@ from lattice import expected_error, lattice, restricted_chains
 from pymc.step_methods.metropolis import MultivariateNormalProposal
 
 import pymc_spectral as ps
-from pymc_spectral.targets.exact import arcs
+from pymc_spectral.targets import arcs
 
 Q = 0.015
 PAPER = {"spectral": (0.04, 0.05), "kmeans": (0.13, 0.03)}

@@ -20,7 +20,7 @@ from common import GREY, OURS, QUIET, THEIRS, run
 from pymc.step_methods.metropolis import UniformProposal
 
 import pymc_spectral as ps
-from pymc_spectral.targets.exact import pair1d
+from pymc_spectral.targets import pair1d
 
 SIGMA, TAU = 0.4, 0.2
 LATE = 2048

@@ -28,7 +28,14 @@ from pymc_spectral._pymc import exact_rounding, setup_kernel
 from pymc_spectral.cells.nuts import CellNUTS
 from pymc_spectral.cells.target import CODES_BELOW, NAN_LOGP, RestrictedTarget
 
-__all__ = ["NUTS_OPTIONS", "JointMetropolis", "Kernel", "KernelName", "make_kernel"]
+__all__ = [
+    "NUTS_OPTIONS",
+    "JointMetropolis",
+    "Kernel",
+    "KernelName",
+    "make_kernel",
+    "resolve_kernel",
+]
 
 KernelName = Literal["nuts", "metropolis", "slice"]
 # What users may set; PyMC swallows other names once it is handed a compiled function.

@@ -25,7 +25,7 @@ from pytensor.tensor.sharedvar import TensorSharedVariable
 from pymc_spectral._pymc import exact_rounding
 from pymc_spectral.partition.rules import DiscriminantRule, NystromRule, Rule, VoronoiRule
 
-__all__ = ["NAN_LOGP", "OUTSIDE", "CellFunction", "RestrictedTarget", "cell_graph"]
+__all__ = ["CODES_BELOW", "NAN_LOGP", "OUTSIDE", "CellFunction", "RestrictedTarget", "cell_graph"]
 
 NAN_LOGP = -1e300
 """Code of a point of the cell whose log density is NaN."""

@@ -20,17 +20,16 @@ import numpy as np
 import pymc as pm
 import pytensor
 import pytensor.tensor as pt
-from pymc.logprob.utils import CheckParameterValue
-from pymc.pytensorf import rewrite_pregrad
 from pytensor.compile.builders import OpFromGraph
 from pytensor.compile.ops import FromFunctionOp
 from pytensor.graph.basic import Variable
 from pytensor.graph.fg import FunctionGraph
-from pytensor.graph.replace import graph_replace, vectorize_graph
+from pytensor.graph.replace import vectorize_graph
 from pytensor.tensor.math import Sum
 from pytensor.tensor.rewriting.ofg import inline_ofg_node
 
 from pymc_spectral._pymc import exact_rounding
+from pymc_spectral.density.graph import ScalarGraph, gradient_of, scalar_graph
 from pymc_spectral.density.processes import Crew, available_cores
 
 __all__ = ["BatchedDensity", "batched_density"]
@@ -39,17 +38,6 @@ _log = logging.getLogger(__name__)
 
 # From this many terms on, a call of BLAS costs less than adding them one by one.
 LONG_SUM = 32
-
-
-@dataclass(frozen=True, eq=False)
-class _Graph:
-    """The scalar graph of a model on one raveled vector, and how to compile it."""
-
-    vector: Variable
-    prior: Variable
-    likelihood: Variable
-    compile_kwargs: dict[str, Any]
-    cores: int
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,7 +67,7 @@ class BatchedDensity:
     has_gradient: bool
     vectorised: bool
     initial_point: np.ndarray = field(repr=False)
-    _graph: _Graph = field(repr=False)
+    _graph: ScalarGraph = field(repr=False)
     _counts: dict[str, int] = field(repr=False, default_factory=lambda: {"nan": 0, "rows": 0})
 
     @cached_property
@@ -108,7 +96,7 @@ class BatchedDensity:
         """Compiled prior, likelihood, and gradient of prior + weight * likelihood."""
         graph = self._graph
         weight = pt.scalar("likelihood_weight", dtype="float64")
-        outputs = [graph.prior, graph.likelihood, _gradient(graph, weight)]
+        outputs = [graph.prior, graph.likelihood, gradient_of(graph, weight)]
         return _compile_rows(graph, outputs, [weight], self.vectorised)
 
     def parts(self, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -274,7 +262,7 @@ def batched_density(
        by one, on several cores where that pays, and a log line says so.
     """
     model = pm.modelcontext(model)
-    graph, names, shapes, initial = _scalar_graph(
+    graph, names, shapes, initial = scalar_graph(
         model, dict(compile_kwargs or {}), available_cores() if cores is None else cores
     )
     has_gradient = gradient
@@ -282,7 +270,7 @@ def batched_density(
     outputs = [graph.prior, graph.likelihood]
     if gradient:
         try:
-            outputs.append(_gradient(graph, weight))
+            outputs.append(gradient_of(graph, weight))
         except Exception as error:
             _log.info(
                 "No gradient for this model (%s): moves without gradients are used.", _first(error)
@@ -310,62 +298,8 @@ def batched_density(
     )
 
 
-def _scalar_graph(
-    model: pm.Model, compile_kwargs: dict[str, Any], cores: int
-) -> tuple[_Graph, tuple[str, ...], tuple[tuple[int, ...], ...], np.ndarray]:
-    """Express the model's log prior and log likelihood on one vector."""
-    if not model.value_vars:
-        raise ValueError("The model has no free variables: there is nothing to explore.")
-    discrete = [variable.name for variable in model.discrete_value_vars]
-    if discrete:
-        raise ValueError(
-            f"Discrete free variables are not supported: {discrete}. Sum them out of the model, "
-            "for instance with pm.Mixture or pymc_extras.marginalize."
-        )
-    point = model.initial_point()
-    names = tuple(variable.name for variable in model.value_vars)
-    shapes = tuple(np.shape(point[name]) for name in names)
-    initial = np.concatenate([np.ravel(point[name]) for name in names]).astype(float)
-    vector = pt.vector("unconstrained", shape=(initial.size,), dtype="float64")
-    replacements, start = {}, 0
-    for variable, shape in zip(model.value_vars, shapes, strict=True):
-        size = int(np.prod(shape, dtype=int))
-        piece = vector[start : start + size].reshape(shape) if shape else vector[start]
-        replacements[variable] = piece.astype(variable.dtype)
-        start += size
-    zero = pt.constant(0.0)
-    parts = [pt.as_tensor(part) + zero for part in (model.varlogp, model.datalogp)]
-    prior, likelihood = graph_replace(parts, replacements, strict=False)
-    # As PyMC does before it differentiates: log-sum-exp, for one, gets a gradient that is right in
-    # the far tails.
-    prior, likelihood = rewrite_pregrad(_checks_to_neg_inf([prior, likelihood]))
-    graph = _Graph(
-        vector, prior.astype("float64"), likelihood.astype("float64"), compile_kwargs, cores
-    )
-    return graph, names, shapes, initial
-
-
-def _checks_to_neg_inf(outputs: list[Variable]) -> list[Variable]:
-    """Replace checks of parameter values by -inf where they fail, as PyMC's compilation does."""
-    graph = FunctionGraph(outputs=outputs, clone=True, copy_inputs=False)
-    for node in graph.toposort():
-        if isinstance(node.op, CheckParameterValue) and node.op.can_be_replaced_by_ninf:
-            value, *conditions = node.inputs
-            satisfied = pt.all([pt.all(condition) for condition in conditions])
-            replacement = pt.switch(satisfied, value, -np.inf).astype(value.dtype)
-            graph.replace(node.outputs[0], replacement, import_missing=True)
-    return list(graph.outputs)
-
-
-def _gradient(graph: _Graph, weight: Variable) -> Variable:
-    """Gradient of log prior + weight * log likelihood, on one vector."""
-    return pytensor.grad(
-        graph.prior + weight * graph.likelihood, graph.vector, disconnected_inputs="ignore"
-    )
-
-
 def _vectorise(
-    graph: _Graph, outputs: Sequence[Variable], per_row: Sequence[Variable]
+    graph: ScalarGraph, outputs: Sequence[Variable], per_row: Sequence[Variable]
 ) -> tuple[list[Variable], list[Variable]]:
     """Graphs with a leading axis of rows; raise where an Op refuses."""
     matrix = pt.matrix("points", shape=(None, graph.vector.type.shape[0]), dtype="float64")
@@ -421,7 +355,7 @@ def _inline(outputs: list[Variable]) -> list[Variable]:
 
 
 def _compile_rows(
-    graph: _Graph, outputs: Sequence[Variable], per_row: Sequence[Variable], vectorised: bool
+    graph: ScalarGraph, outputs: Sequence[Variable], per_row: Sequence[Variable], vectorised: bool
 ) -> Callable[..., list[np.ndarray]]:
     """Compile outputs as a function of (m, d) rows and of one number per row for each `per_row`."""
     kwargs = graph.compile_kwargs

@@ -9,9 +9,10 @@ import numpy as np
 import xarray as xr
 
 from pymc_spectral._autocorrelation import rank_rhat
+from pymc_spectral._groups import columns_of, stat_values
+from pymc_spectral.bridge.weights import weigh
 from pymc_spectral.diagnostics.efficiency import LARGEST, landmarks_of_groups
 from pymc_spectral.diagnostics.findings import Finding, Groups, cells_of, value_of
-from pymc_spectral.bridge.weights import columns_of, stat_values, weigh
 
 __all__ = ["check_boundary", "check_bridge", "check_chains", "check_errors", "check_modes"]
 

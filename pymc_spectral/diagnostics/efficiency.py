@@ -14,12 +14,17 @@ import pandas as pd
 import xarray as xr
 from numpy.typing import ArrayLike
 
-from pymc_spectral import _groups as _idata
 from pymc_spectral._autocorrelation import mean_variance
+from pymc_spectral._groups import columns_of, open_groups, stat_values
 from pymc_spectral.result.reweighting import reweight
-from pymc_spectral.bridge.weights import columns_of, stat_values
 
-__all__ = ["efficiency_ratio", "landmark_heuristic", "recommended_landmarks"]
+__all__ = [
+    "LARGEST",
+    "efficiency_ratio",
+    "landmark_heuristic",
+    "landmarks_of_groups",
+    "recommended_landmarks",
+]
 
 LARGEST = 5000
 """Most landmarks that are recommended: more take minutes, and the heuristic is rough."""
@@ -177,7 +182,7 @@ def efficiency_ratio(
         if not 0 < gap <= 2:
             raise ValueError(f"naive={naive} is not a spectral gap: pass a number in (0, 2].")
     else:
-        plain = _idata.groups(naive)
+        plain = open_groups(naive)
         if "posterior" not in plain:
             raise ValueError(
                 f"naive has no group posterior (it has {', '.join(plain)}); pass what a plain "
@@ -196,8 +201,8 @@ def efficiency_ratio(
 
 def _weighed(idata: Any) -> dict[str, xr.Dataset]:
     """Return the groups of a result, weighed first if it was not."""
-    groups = _idata.groups(idata)
-    return groups if "cells" in groups else _idata.groups(reweight(idata))
+    groups = open_groups(idata)
+    return groups if "cells" in groups else open_groups(reweight(idata))
 
 
 def _cell_of_chain(stats: xr.Dataset) -> np.ndarray:

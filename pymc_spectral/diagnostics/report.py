@@ -14,7 +14,7 @@ from typing import Any
 
 import pandas as pd
 
-from pymc_spectral import _groups as _idata
+from pymc_spectral._groups import close_groups, open_groups
 from pymc_spectral.diagnostics.cell_checks import (
     check_boundary,
     check_bridge,
@@ -74,9 +74,9 @@ def diagnose(idata: Any) -> pd.DataFrame:
 
 def find(idata: Any) -> list[Finding]:
     """Run every check on a result; return the findings, warnings first."""
-    groups = _idata.groups(idata)
+    groups = open_groups(idata)
     if "cells" not in groups:
-        groups = _idata.groups(reweight(idata))
+        groups = open_groups(reweight(idata))
     findings = [finding for check in CHECKS for finding in check(groups)]
     return sorted(findings, key=lambda f: f.severity != "warning")
 
@@ -97,13 +97,13 @@ def report(idata: Any, *, log: bool = True) -> Any:
         With the attribute ``findings``; `idata` itself is not changed.
     """
     findings = find(idata)
-    groups = dict(_idata.groups(idata))
+    groups = dict(open_groups(idata))
     text = json.dumps([asdict(f) for f in findings])
     groups["cells"] = groups["cells"].assign_attrs(findings=text)
     if log:
         for level, line in log_lines(findings):
             _log.log(level, line)
-    return _idata.build(groups, like=idata)
+    return close_groups(groups, like=idata)
 
 
 def log_lines(findings: list[Finding]) -> list[tuple[int, str]]:

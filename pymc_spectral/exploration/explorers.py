@@ -1,8 +1,9 @@
 """Stage 1, exploration: points that cover the modes, from whatever the user has.
 
-By default the points come from parallel tempering (`pymc_spectral.exploration.tempering`). A user who already
-has draws hands them in instead: stuck chains, an array, PyMC's SMC, or a function. Whatever the
-source, the result is an `Exploration`: points of the unconstrained space with a finite log density.
+By default the points come from parallel tempering, in :mod:`pymc_spectral.exploration.tempering`. A
+user who already has draws hands them in instead: stuck chains, an array, PyMC's SMC, or a function.
+Whatever the source, the result is an `Exploration`: points of the unconstrained space with a finite
+log density.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ import pytensor
 import xarray as xr
 from pytensor.graph.replace import graph_replace, vectorize_graph
 
+from pymc_spectral._groups import group, has_groups
 from pymc_spectral.density.batched import BatchedDensity, batched_density
 
 if TYPE_CHECKING:
@@ -124,7 +126,7 @@ def explore(
             f"Options {sorted(options)} are only for {sorted(_METHODS)}: when points are handed in "
             "there is nothing to set."
         )
-    if _has_groups(method):
+    if has_groups(method):
         return _finish(constrained_to_unconstrained(model, method), density, n_points, "idata")
     if callable(method):
         name = getattr(method, "__name__", type(method).__name__)
@@ -235,18 +237,6 @@ def _finish(points: Any, density: BatchedDensity, n_points: int, source: str) ->
     return Exploration(points=points, logp=logp, source=source)
 
 
-def _has_groups(result: Any) -> bool:
-    """Whether something is an InferenceData, a DataTree or a Dataset."""
-    return isinstance(result, xr.Dataset | xr.DataTree) or hasattr(result, "groups")
-
-
-def _group(result: Any, name: str) -> xr.Dataset | None:
-    """One group of an InferenceData or DataTree, or None."""
-    if isinstance(result, xr.DataTree):
-        return result[name].to_dataset() if name in result.children else None
-    return getattr(result, name, None)
-
-
 def constrained_to_unconstrained(model: pm.Model, result: Any) -> np.ndarray:
     """Map posterior draws to the unconstrained space of the model.
 
@@ -269,11 +259,11 @@ def constrained_to_unconstrained(model: pm.Model, result: Any) -> np.ndarray:
     if isinstance(result, xr.Dataset):
         posterior: xr.Dataset | None = result
     else:
-        unconstrained = _group(result, "unconstrained_posterior")
+        unconstrained = group(result, "unconstrained_posterior")
         if unconstrained is not None and all(v.name in unconstrained for v in values):
             rows = [_draws(unconstrained, value.name) for value in model.value_vars]
             return np.concatenate([row.reshape(len(row), -1) for row in rows], axis=1)
-        posterior = _group(result, "posterior")
+        posterior = group(result, "posterior")
     if posterior is None:
         raise ValueError("The result has no posterior group, so there are no points to start from.")
     missing = [variable.name for variable in model.free_RVs if variable.name not in posterior]

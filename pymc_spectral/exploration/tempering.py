@@ -25,10 +25,8 @@ from typing import Any
 import numpy as np
 import pymc as pm
 
-from pymc_spectral.density.batched import BatchedDensity, batched_density
-from pymc_spectral.exploration.local_moves import Hamiltonian, Moves, RandomWalk, Replicas
-from pymc_spectral.exploration.path import Path, Reference, choose_path
 from pymc_spectral._progress import ScanProgress
+from pymc_spectral.density.batched import BatchedDensity, batched_density
 from pymc_spectral.exploration.ladder import (
     Evidence,
     first_betas,
@@ -36,8 +34,10 @@ from pymc_spectral.exploration.ladder import (
     stepping_stone,
     swap_probability,
 )
+from pymc_spectral.exploration.local_moves import Hamiltonian, Moves, RandomWalk, Replicas
+from pymc_spectral.exploration.path import Path, Reference, choose_path
 
-__all__ = ["TemperingReport", "scan", "temper"]
+__all__ = ["TEMPERING_OPTIONS", "TemperingReport", "scan", "temper"]
 
 _log = logging.getLogger(__name__)
 

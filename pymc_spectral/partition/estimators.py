@@ -15,19 +15,26 @@ from sklearn.cluster import KMeans
 from sklearn.utils import check_random_state
 
 from pymc_spectral.partition.compression import discriminant_rule
-from pymc_spectral.partition.rules import DiscriminantRule, Floats, Ints, NystromRule, Rule, VoronoiRule
+from pymc_spectral.partition.joining import (
+    LogDensity,
+    join_segments,
+    kernel_log_density,
+    split_along_directions,
+)
+from pymc_spectral.partition.rules import (
+    DiscriminantRule,
+    Floats,
+    Ints,
+    NystromRule,
+    Rule,
+    VoronoiRule,
+)
 from pymc_spectral.partition.spectrum import (
     Affinity,
     choose_landmarks,
     nystrom_rule,
     spectral_embedding,
     standardisation,
-)
-from pymc_spectral.partition.joining import (
-    LogDensity,
-    join_segments,
-    kernel_log_density,
-    split_along_directions,
 )
 
 __all__ = ["KMeansPartition", "SpectralPartition"]

@@ -18,7 +18,7 @@ from sklearn.neighbors import NearestNeighbors
 
 from pymc_spectral.partition.rules import Floats, Ints
 
-__all__ = ["Joined", "join_segments", "kernel_log_density", "split_along_directions"]
+__all__ = ["Joined", "LogDensity", "join_segments", "kernel_log_density", "split_along_directions"]
 
 LogDensity = Callable[[Floats], Floats]
 

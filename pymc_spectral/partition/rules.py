@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["DiscriminantRule", "NystromRule", "Rule", "VoronoiRule"]
+__all__ = ["DiscriminantRule", "Floats", "Ints", "NystromRule", "Rule", "VoronoiRule"]
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]

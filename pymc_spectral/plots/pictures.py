@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from pymc_spectral import _groups as _idata
+from pymc_spectral._groups import columns_of, open_groups, stat_values
 from pymc_spectral.diagnostics.report import find
 from pymc_spectral.plots.panels import (
     GREY,
@@ -35,7 +35,6 @@ from pymc_spectral.plots.panels import (
     needed_group,
     points_of,
 )
-from pymc_spectral.bridge.weights import columns_of, stat_values
 
 __all__ = [
     "plot_cells",
@@ -79,7 +78,7 @@ def plot_partition(
     filled in where the space has two dimensions, so that the picture shows all of it. In one
     dimension the log density is on the vertical axis.
     """
-    groups = _idata.groups(idata)
+    groups = open_groups(idata)
     partition = needed_group(groups, "partition")
     landmarks = partition["landmarks"].values
     names = [str(n) for n in partition["dim"].values]
@@ -147,7 +146,7 @@ def plot_weights(idata: Any, *, figsize: tuple[float, float] | None = None, ax: 
     first comes from bridge sampling, the second from counting. Points that were handed in have
     their own proportions and are not shown.
     """
-    groups = _idata.groups(idata)
+    groups = open_groups(idata)
     cells = groups["cells"]
     weight, error = cells["weight"].values, cells["weight_mcse"].values
     n = len(weight)
@@ -227,7 +226,7 @@ def plot_spectrum(
     """
     if kind not in ("both", "eigenvalues", "valleys"):
         raise ValueError(f'kind={kind!r} is unknown: use "both", "eigenvalues" or "valleys".')
-    partition = needed_group(_idata.groups(idata), "partition")
+    partition = needed_group(open_groups(idata), "partition")
     if kind == "both":
         both = make_axes(ax, figsize or (9.6, 3.6), 1, 2)
         draw_eigenvalues(both[0], partition)
@@ -272,7 +271,7 @@ def plot_tempering(
     kinds = {"acceptance": draw_acceptance, "barrier": draw_barrier, "rounds": draw_rounds}
     if kind != "all" and kind not in kinds:
         raise ValueError(f"kind={kind!r} is unknown: use all, {', '.join(kinds)}.")
-    exploration = needed_group(_idata.groups(idata), "exploration")
+    exploration = needed_group(open_groups(idata), "exploration")
     if "round_trips" not in exploration:
         raise ValueError(
             f"The points of this result came by {exploration.attrs['source']!r}, not by tempering, "
@@ -320,7 +319,7 @@ def plot_cells(
     """
     if kind not in ("auto", "density", "forest"):
         raise ValueError(f'kind={kind!r} is unknown: use "auto", "density" or "forest".')
-    groups = _idata.groups(idata)
+    groups = open_groups(idata)
     weights = groups["cells"]["weight"].values
     names, values = columns_of(groups["cell_posterior"], var_names)
     own = stat_values(groups["cell_sample_stats"], "cell")[:, 0].astype(int)
@@ -370,7 +369,7 @@ def plot_overview(
         The partition, the weights, the valleys between modes, and tempering, or where there was
         none, the cells compared.
     """
-    groups = _idata.groups(idata)
+    groups = open_groups(idata)
     four = make_axes(ax, figsize or (11.0, 8.0), 2, 2).ravel()
     plot_partition(idata, var_names, ax=four[0])
     plot_weights(idata, ax=four[1])

@@ -36,7 +36,7 @@ from pymc_spectral._autocorrelation import mean_variance
 from pymc_spectral.bridge.estimate import BridgeEstimate
 from pymc_spectral.bridge.weights import Weighing
 
-__all__ = ["PooledMeans", "pooled_means"]
+__all__ = ["PooledMeans", "pooled_means", "stratified_mean"]
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,7 @@ def pooled_means(
         Their values at the fresh points; those outside the cell are not looked at. Where a function
         is not finite at one of the others, its mean in that cell is that of the draws alone.
     weighing : Weighing
-        Weights and bridge terms, from :func:`pymc_spectral.strata.weigh`.
+        Weights and bridge terms, from :func:`pymc_spectral.bridge.weights.weigh`.
     mcse : bool
         Whether to compute the errors, which is half of the work; NaN otherwise.
 
@@ -183,3 +183,42 @@ def _times(x: np.ndarray) -> np.ndarray:
     with np.errstate(divide="ignore", invalid="ignore"):
         tau = mean_variance(x) * n / spread
     return np.where(np.isfinite(tau) & (tau > 0), np.minimum(tau, n), 1.0)
+
+
+def stratified_mean(
+    h: np.ndarray, weighing: Weighing, *, mcse: bool = True
+) -> tuple[np.ndarray, np.ndarray]:
+    """Estimate posterior means of functions of the draws, and their standard errors.
+
+    Parameters
+    ----------
+    h : ndarray, shape (chains, draws, p)
+        Values of p functions at the chains' draws.
+    weighing : Weighing
+        Weights and influences, from :func:`weigh`.
+    mcse : bool
+        Whether to compute the errors, which is most of the work; NaN otherwise.
+
+    Returns
+    -------
+    mean, mcse : ndarray, shape (p,)
+    """
+    weight = weighing.weights.weight
+    members = [np.flatnonzero(weighing.cell_of_chain == cell) for cell in range(weight.size)]
+    means = np.array([h[mine].mean(axis=(0, 1)) for mine in members])
+    mean = weight @ means
+    if not mcse:
+        return mean, np.full(h.shape[2], np.nan)
+    variance = np.zeros(h.shape[2])
+    for cell, mine in enumerate(members):
+        estimate = weighing.estimates[cell]
+        offset = means[cell] - mean
+        # Rows left out of the bridge have no influence there, the others the more.
+        a = estimate.influence_draw * (estimate.influence_draw.size / estimate.n_draws)
+        series = h[mine] - means[cell] + offset * a[:, :, None]
+        # Disagreement between the cell's chains that the series, centred by fit, does not show.
+        unseen = estimate.variance_draw * (1.0 - 1.0 / estimate.excess)
+        variance += weight[cell] ** 2 * (
+            mean_variance(series) + offset**2 * (estimate.variance_fresh + unseen)
+        )
+    return mean, np.sqrt(variance)

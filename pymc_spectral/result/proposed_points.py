@@ -14,10 +14,9 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from pymc_spectral import _groups as _idata
-from pymc_spectral._pymc import all_variables_at
+from pymc_spectral._groups import close_groups, open_groups, stat_values
 from pymc_spectral._progress import ScanProgress
-from pymc_spectral.bridge.weights import stat_values
+from pymc_spectral._pymc import all_variables_at
 
 __all__ = ["FRESH_POINT", "evaluate_fresh"]
 
@@ -49,7 +48,7 @@ def evaluate_fresh(
         their cell, whose values no estimate uses. Without that group, and with a warning, if a
         variable cannot be evaluated there, or on Ctrl-C: draws and weights do not depend on it.
     """
-    groups = dict(_idata.groups(idata))
+    groups = dict(open_groups(idata))
     stats, posterior = groups["sample_stats"], groups["posterior"]
     points = stats[FRESH_POINT].transpose("chain", "draw", ...).values
     for name in ("sample_stats", "warmup_sample_stats"):
@@ -67,7 +66,7 @@ def evaluate_fresh(
             "summary will use the draws alone; draws and weights are complete.",
             exc_info=True,
         )
-    return _idata.build(groups, like=idata)
+    return close_groups(groups, like=idata)
 
 
 def _values(

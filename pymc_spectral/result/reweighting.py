@@ -13,28 +13,21 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from pymc_spectral import _groups as _idata
 from pymc_spectral._autocorrelation import bulk_ess, rank_rhat
+from pymc_spectral._groups import close_groups, columns_of, open_groups, stat_values
+from pymc_spectral._version import __version__
 from pymc_spectral.bridge.estimate import BridgeError, BridgeKind
-from pymc_spectral.bridge.weights import (
-    BRIDGE_STATS,
-    Weighing,
-    columns_of,
-    stat_values,
-    stratified_mean,
-    weigh,
-)
+from pymc_spectral.bridge.weights import BRIDGE_STATS, Weighing, weigh
+from pymc_spectral.result.means import stratified_mean
+from pymc_spectral.result.rows import choose_rows, run_length
 
-__all__ = ["choose_rows", "reweight", "run_length"]
+__all__ = ["reweight"]
 
 _log = logging.getLogger(__name__)
 
 # Stats about the weighing of one draw: without meaning for a row of the reweighted posterior.
 _DROPPED_STATS = (*BRIDGE_STATS, "proposal_fit", "nan_logp")
 
-# The run length aims at this multiple of the weights' own variance, because ArviZ's estimate of
-# the label process scatters around its mean.
-_CAUTION = 1.5
 
 # Columns handled together: bounds memory for models with thousands of Deterministics.
 _CHUNK = 256
@@ -79,7 +72,7 @@ def reweight(
         When a cell's mass cannot be estimated. Its attribute ``idata`` holds `idata`, so that a
         long run is not lost.
     """
-    groups = _idata.groups(idata)
+    groups = open_groups(idata)
     again = "cell_posterior" in groups and "cell_sample_stats" in groups
     chains, stats = _source(groups)
     previous = groups["cells"].attrs if again and "cells" in groups else {}
@@ -113,7 +106,7 @@ def reweight(
             random_seed=seed,
             run_length=length,
             creation_library="pymc_spectral",
-            creation_library_version=_version(),
+            creation_library_version=__version__,
         ),
         "cell_posterior": chains,
         "cell_sample_stats": _saveable(stats),
@@ -136,7 +129,7 @@ def reweight(
             else:
                 result[name] = moved
     order = [*(n for n in groups if n in result), *(n for n in result if n not in groups)]
-    return _idata.build({name: result[name] for name in order}, like=idata)
+    return close_groups({name: result[name] for name in order}, like=idata)
 
 
 def _source(groups: dict[str, xr.Dataset]) -> tuple[xr.Dataset, xr.Dataset]:
@@ -164,39 +157,6 @@ def _source(groups: dict[str, xr.Dataset]) -> tuple[xr.Dataset, xr.Dataset]:
     return chains, stats
 
 
-def run_length(
-    weight: np.ndarray, weight_cov: np.ndarray, total: int, inefficiency: float = 0.0
-) -> int:
-    """Return how many rows of one cell should follow each other.
-
-    ArviZ takes the sequence of cells in a chain for a random process. Runs of g rows make it see a
-    variance of ``g w (1 - w) / total`` in a weight, and of about ``g Var(x) / total`` in a mean.
-
-    Parameters
-    ----------
-    weight, weight_cov : ndarray, shapes (cells,) and (cells, cells)
-        Weights and the covariance of their errors. What ArviZ sees is made to exceed the weights'
-        own error variance for every function that differs between cells: g is at least `total`
-        times the largest eigenvalue of ``weight_cov`` relative to ``diag(weight)``.
-    total : int
-        Rows in all chains.
-    inefficiency : float
-        ``total * mcse ** 2 / sd ** 2`` of the worst estimated parameter. g is at least this, so
-        that the error of slowly mixing cells is covered too, although alternating cells hide their
-        autocorrelation.
-
-    Returns
-    -------
-    int
-        g >= 1.
-    """
-    held = weight > 0
-    scale = 1.0 / np.sqrt(weight[held])
-    relative = weight_cov[np.ix_(held, held)] * np.outer(scale, scale)
-    largest = total * float(np.linalg.eigvalsh(relative)[-1])
-    return max(1, int(np.ceil(_CAUTION * max(largest, inefficiency))))
-
-
 def _inefficiency(columns: np.ndarray, weighing: Weighing) -> float:
     """Return the largest ``total * mcse ** 2 / sd ** 2`` of a mean among the parameters."""
     worst = 0.0
@@ -209,99 +169,6 @@ def _inefficiency(columns: np.ndarray, weighing: Weighing) -> float:
         ratio = ratio[np.isfinite(ratio) & (variance > 1e-20 * mean**2)]
         worst = max(worst, float(ratio.max(initial=0.0)))
     return worst * columns.shape[0] * columns.shape[1]
-
-
-def choose_rows(
-    weight: np.ndarray,
-    cell_of_chain: np.ndarray,
-    draws: int,
-    length: int,
-    rng: np.random.Generator,
-) -> tuple[np.ndarray, np.ndarray]:
-    """Choose which draw stands in each row of the equal-weight posterior.
-
-    Parameters
-    ----------
-    weight : ndarray, shape (cells,)
-        Weights, summing to 1.
-    cell_of_chain : ndarray of int, shape (chains,)
-        Cell in which each chain ran.
-    draws : int
-        Draws per chain, in and out.
-    length : int
-        Rows of one cell that follow each other, see :func:`run_length`.
-    rng : numpy.random.Generator
-        Orders the cells.
-
-    Returns
-    -------
-    source_chain, source_draw : ndarray of int, shape (chains, draws)
-        Where each row comes from.
-
-    Notes
-    -----
-    1. The chains x draws rows are apportioned to the cells by their weights (largest remainder),
-       then evenly to the half chains, so that no chain or half differs from another by its mix of
-       cells and `r_hat` compares what it should.
-    2. The rows of a cell take its draws in time order at even spacing: every draw about equally
-       often, repeats side by side, each output chain its own stretch.
-    3. Within a half chain, runs of `length` rows of one cell come in random order.
-    """
-    chains = cell_of_chain.size
-    total = chains * draws
-    rows_of_cell = _apportion(weight * total, total)
-    halves = np.tile([draws // 2, draws - draws // 2], chains)
-    table = _spread(rows_of_cell, halves)
-    cell_of_row = np.concatenate([_order(counts, length, rng) for counts in table])
-    source_chain = np.empty(total, dtype=int)
-    source_draw = np.empty(total, dtype=int)
-    for cell in np.flatnonzero(rows_of_cell):
-        mine = np.flatnonzero(cell_of_chain == cell)
-        place = np.arange(rows_of_cell[cell]) + 0.5
-        draw = (place * (mine.size * draws / rows_of_cell[cell])).astype(int)
-        here = np.flatnonzero(cell_of_row == cell)
-        source_chain[here], source_draw[here] = mine[draw // draws], draw % draws
-    return source_chain.reshape(chains, draws), source_draw.reshape(chains, draws)
-
-
-def _order(counts: np.ndarray, length: int, rng: np.random.Generator) -> np.ndarray:
-    """Lay out `counts` rows of each cell in runs of about `length`, in random order."""
-    cells, sizes = [], []
-    for cell in np.flatnonzero(counts):
-        n_runs = max(1, round(counts[cell] / length))
-        edges = np.linspace(0, counts[cell], n_runs + 1).round().astype(int)
-        cells.append(np.full(n_runs, cell))
-        sizes.append(np.diff(edges))
-    order = rng.permutation(sum(c.size for c in cells))
-    if not cells:
-        return np.empty(0, dtype=int)
-    return np.repeat(np.concatenate(cells)[order], np.concatenate(sizes)[order])
-
-
-def _apportion(shares: np.ndarray, total: int) -> np.ndarray:
-    """Round shares to integers that sum to `total`, by largest remainder."""
-    counts = np.floor(shares).astype(int)
-    order = np.argsort(counts - shares, kind="stable")
-    counts[order[: total - counts.sum()]] += 1
-    return counts
-
-
-def _spread(rows_of_cell: np.ndarray, sizes: np.ndarray) -> np.ndarray:
-    """Spread the cells' rows over blocks of given sizes, each as close to the mix as can be."""
-    table = np.zeros((sizes.size, rows_of_cell.size), dtype=int)
-    done = np.zeros(rows_of_cell.size, dtype=int)
-    share = np.cumsum(sizes) / sizes.sum()
-    for b, size in enumerate(sizes):
-        due = rows_of_cell * share[b] - done
-        counts = np.clip(np.floor(due + 1e-9).astype(int), 0, rows_of_cell - done)
-        while (gap := int(size - counts.sum())) != 0:
-            # Give to (or take from) the cell that is furthest behind (or ahead).
-            room = counts < rows_of_cell - done if gap > 0 else counts > 0
-            behind = np.where(room, (due - counts) * np.sign(gap), -np.inf)
-            counts[int(np.argmax(behind))] += int(np.sign(gap))
-        table[b] = counts
-        done += counts
-    return table
 
 
 def _take(group: xr.Dataset, rows: tuple[np.ndarray, np.ndarray]) -> xr.Dataset:
@@ -405,10 +272,3 @@ def _extreme(values: np.ndarray, reduce: Any) -> float:
     """Reduce the finite values, NaN when there is none."""
     values = values[~np.isnan(values)]
     return float(reduce(values)) if values.size else float("nan")
-
-
-def _version() -> str:
-    """Return the version of this package, which is known only once all of it is imported."""
-    from pymc_spectral import __version__
-
-    return __version__

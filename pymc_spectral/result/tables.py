@@ -14,18 +14,11 @@ import numpy as np
 import pandas as pd
 import xarray as xr
 
-from pymc_spectral import _groups as _idata
 from pymc_spectral._autocorrelation import rank_rhat
-from pymc_spectral.result.means import PooledMeans, pooled_means
+from pymc_spectral._groups import choose_variables, columns_of, hdi_names, open_groups, stat_values
+from pymc_spectral.bridge.weights import Weighing, weigh
+from pymc_spectral.result.means import PooledMeans, pooled_means, stratified_mean
 from pymc_spectral.result.reweighting import reweight
-from pymc_spectral.bridge.weights import (
-    Weighing,
-    choose_variables,
-    columns_of,
-    stat_values,
-    stratified_mean,
-    weigh,
-)
 
 __all__ = ["cell_summary", "summary"]
 
@@ -81,14 +74,14 @@ def summary(
     """
     if not 0 < hdi_prob < 1:
         raise ValueError(f"hdi_prob={hdi_prob} must lie between 0 and 1, e.g. 0.94.")
-    groups = _idata.groups(idata)
+    groups = open_groups(idata)
     if "cells" not in groups:
-        groups = _idata.groups(reweight(idata))
+        groups = open_groups(reweight(idata))
     weighing = weigh(groups["cell_sample_stats"], groups["cells"].attrs["bridge"])
     chosen = choose_variables(groups["cell_posterior"], var_names)
     names, values = columns_of(groups["cell_posterior"], chosen)
     fresh = _fresh_columns(groups, chosen, names) if pooled else None
-    low, high = _idata.hdi_names(hdi_prob)
+    low, high = hdi_names(hdi_prob)
     columns = ["mean", "sd", low, high, "mcse_mean", "mcse_sd", "ess_mean", "r_hat"]
     parts = [
         _summarise(
@@ -132,9 +125,9 @@ def cell_summary(
         chains, each split in two), ``boundary_hit_rate``, ``chains``, then the mean of each
         parameter.
     """
-    groups = _idata.groups(idata)
+    groups = open_groups(idata)
     if "cells" not in groups:
-        groups = _idata.groups(reweight(idata))
+        groups = open_groups(reweight(idata))
     cells = groups["cells"]
     shown = {
         "weight": "weight",

@@ -6,8 +6,7 @@ import pytensor
 import pytensor.tensor as pt
 import pytest
 
-from pymc_spectral import KMeansPartition, SpectralPartition
-from pymc_spectral.targets import exact as testing
+from pymc_spectral import KMeansPartition, SpectralPartition, targets
 from pymc_spectral.cells import target as restrict
 from pymc_spectral.cells.kernels import make_kernel
 from pymc_spectral.cells.target import CODES_BELOW, NAN_LOGP, OUTSIDE, RestrictedTarget, cell_graph
@@ -36,10 +35,10 @@ TYPES = {
     "kmeans": VoronoiRule,
 }
 TARGETS = {
-    "paper2d": testing.paper2d,
-    "ten_d": testing.ten_d,
-    "docs_pair80": lambda: testing.docs_pair(80),
-    "twenty": testing.twenty,
+    "paper2d": targets.paper2d,
+    "ten_d": targets.ten_d,
+    "docs_pair80": lambda: targets.docs_pair(80),
+    "twenty": targets.twenty,
 }
 
 
@@ -78,7 +77,7 @@ def test_unknown_rule_is_refused():
 
 @pytest.fixture(scope="module")
 def paper():
-    target = testing.paper2d()
+    target = targets.paper2d()
     x = target.sample(np.random.default_rng(0), 2000)
     fitted = SpectralPartition(random_state=0).fit(x, logp=target.logp)
     model = target.build()
@@ -144,7 +143,7 @@ def test_compiled_without_fast_maths(monkeypatch):
 
     monkeypatch.setattr(restrict, "compile_pymc", watch)
     before = pytensor.config.numba__fastmath
-    target = testing.pair1d()
+    target = targets.pair1d()
     partition = KMeansPartition(2).fit(target.sample(np.random.default_rng(0), 50))
     RestrictedTarget(target.build(), partition.rule_).compile_logp()
     assert seen == [False]

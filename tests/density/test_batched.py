@@ -17,7 +17,7 @@ from pytensor.graph.basic import Apply
 from pytensor.graph.op import Op
 from scipy import stats
 
-from pymc_spectral.targets import exact as testing
+from pymc_spectral import targets
 from pymc_spectral.density.batched import batched_density
 
 # Right or wrong does not depend on the linker, and this one spares minutes of compilation.
@@ -152,7 +152,7 @@ def test_data_can_be_changed_after_compilation():
 
 
 def test_gradient_in_the_far_tails_of_a_mixture():
-    target = testing.paper2d()
+    target = targets.paper2d()
     x = np.array([[300.0, 100.0], [-1000.0, 2000.0]])
     value, gradient = batched_density(target.build()).logp_and_grad(x)
     np.testing.assert_allclose(value, target.logp(x))
@@ -209,7 +209,7 @@ def test_falls_back_to_a_loop_when_the_graph_refuses(monkeypatch, caplog):
         raise NotImplementedError("this Op cannot be vectorised")
 
     monkeypatch.setattr("pymc_spectral.density.batched.vectorize_graph", refuse)
-    target = testing.crossing()
+    target = targets.crossing()
     with caplog.at_level(logging.WARNING, logger="pymc_spectral"):
         density = batched_density(target.build(), compile_kwargs={"mode": PYTHON})
     assert not density.vectorised
@@ -306,7 +306,7 @@ def test_ravel_and_unravel_are_inverse():
 
 def test_wrong_shape_discrete_and_empty_models():
     with pytest.raises(ValueError, match=r"shape \(m, 2\)"):
-        batched_density(testing.crossing().build()).logp(np.zeros((3, 3)))
+        batched_density(targets.crossing().build()).logp(np.zeros((3, 3)))
     with pm.Model() as model:
         pm.Bernoulli("flip", 0.5)
     with pytest.raises(ValueError, match=r"Discrete.*flip"):

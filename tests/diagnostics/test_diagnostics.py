@@ -13,15 +13,15 @@ import pytest
 from helpers import make_step, sample
 
 import pymc_spectral as ps
-from pymc_spectral import _groups as _idata
-from pymc_spectral.targets import exact as testing
+from pymc_spectral import targets
+from pymc_spectral._groups import close_groups, open_groups
 from pymc_spectral.diagnostics import cell_checks
-from pymc_spectral.diagnostics.report import find, log_lines
 from pymc_spectral.diagnostics.findings import CODES, Finding
+from pymc_spectral.diagnostics.report import find, log_lines
 from pymc_spectral.diagnostics.snapshot import occupancies, rule_from
 
 ROOT = Path(__file__).resolve().parents[2]
-TARGET = testing.paper2d()
+TARGET = targets.paper2d()
 
 
 def codes(idata, severity=None) -> set[str]:
@@ -44,7 +44,7 @@ def healthy(step):
 
 def rigged(idata, edits):
     """The result with some arrays of some groups changed."""
-    groups = dict(_idata.groups(idata))
+    groups = dict(open_groups(idata))
     for group, name, change in edits:
         dataset = groups[group].copy(deep=True)
         if name.startswith("@"):
@@ -53,7 +53,7 @@ def rigged(idata, edits):
             values = np.array(dataset[name].values, dtype=float)
             dataset[name] = (dataset[name].dims, np.asarray(change(values)))
         groups[group] = dataset
-    return _idata.build(groups, like=idata)
+    return close_groups(groups, like=idata)
 
 
 def at(index, value):
@@ -142,7 +142,7 @@ def test_rigged_case_is_found_and_nothing_else(healthy, code):
 def test_cells_that_mix_badly_get_a_hint_about_landmarks(healthy, code, monkeypatch):
     """The paper's heuristic is a hint where it asks for far more landmarks than there were."""
     wanted = ps.recommended_landmarks(healthy)
-    used = _idata.groups(healthy)["partition"].sizes["landmark"]
+    used = open_groups(healthy)["partition"].sizes["landmark"]
     assert wanted >= 4 * used, "a mode of weight 0.02 asks for many"
     (finding,) = (f for f in find(rigged(healthy, RIGGED[code][2])) if f.code == code)
     assert f"n_landmarks={wanted}" in finding.advice
@@ -179,7 +179,7 @@ def test_poor_evidence_is_a_warning(healthy):
 
 
 def test_evidence_says_on_which_side_it_is(healthy):
-    total = float(_idata.groups(healthy)["cells"]["log_marginal_likelihood"])
+    total = float(open_groups(healthy)["cells"]["log_marginal_likelihood"])
     for shift, word in ((1.0, "missing from the cells"), (-1.0, "Tempering has not converged")):
         moved = rigged(healthy, [("exploration", "log_evidence", always(total + shift))])
         (finding,) = (f for f in find(moved) if f.code == "evidence")
@@ -189,9 +189,9 @@ def test_evidence_says_on_which_side_it_is(healthy):
 
 def test_chains_in_different_places_need_no_record(healthy):
     """Without the groups of the step, draws alone show chains that do not meet."""
-    groups = dict(_idata.groups(healthy))
+    groups = dict(open_groups(healthy))
     del groups["partition"], groups["exploration"]
-    bare = _idata.build(groups, like=healthy)
+    bare = close_groups(groups, like=healthy)
     assert not codes(bare, "warning")
     apart = rigged(bare, [("cell_posterior", "x", lambda v: at(4, v[4] + 10.0)(v))])
     found = find(ps.reweight(apart))
@@ -204,7 +204,7 @@ def test_chains_in_different_places_need_no_record(healthy):
 
 def test_boundary_through_a_mode(caplog):
     """Hits of the boundary are not divergences, and PyMC does not ask for target_accept."""
-    target = testing.normal(2)
+    target = targets.normal(2)
     model = target.build()
     step = make_step(model, target.sample(np.random.default_rng(0), 1000), n_cells=3)
     with caplog.at_level(logging.INFO, logger="pymc"):
@@ -216,7 +216,7 @@ def test_boundary_through_a_mode(caplog):
 
 
 def test_few_points_and_one_cell():
-    target = testing.normal(3)
+    target = targets.normal(3)
     model = target.build()
     step = make_step(model, target.sample(np.random.default_rng(0), 60))
     idata = sample(model, step)
@@ -224,14 +224,14 @@ def test_few_points_and_one_cell():
     assert severities["few_points"] == "info"
     assert severities["one_cell"] == "info"
     fewer = rigged(idata, [])
-    groups = dict(_idata.groups(fewer))
+    groups = dict(open_groups(fewer))
     groups["partition"] = groups["partition"].isel(landmark=slice(0, 20))
-    assert "few_points" in codes(_idata.build(groups, like=fewer), "warning")
+    assert "few_points" in codes(close_groups(groups, like=fewer), "warning")
 
 
 def two_in_one(seed, **options):
     """Ten dimensions, four modes, three cells: one of them holds two modes."""
-    target = testing.ten_d()
+    target = targets.ten_d()
     model = target.build()
     points = target.sample(np.random.default_rng(10_000 + seed), 2000)
     step = make_step(model, points, n_cells=3, random_seed=seed)
@@ -244,7 +244,7 @@ def test_cell_with_two_modes():
     assert {f.cell for f in find(idata) if f.code == "several_modes"} == {0}
     # One chain per cell, stuck in one of the two modes: r_hat is fine, the explored points tell.
     single = sample(step.model, step, draws=100, tune=200)
-    assert _idata.groups(single)["cells"]["r_hat"].values[0] < 1.1
+    assert open_groups(single)["cells"]["r_hat"].values[0] < 1.1
     assert {f.cell for f in find(single) if f.code == "several_modes"} == {0}
 
 
@@ -259,14 +259,14 @@ def test_cell_with_two_modes_on_many_seeds():
 
 def test_missed_half_of_a_pair_is_not_seen_from_inside():
     """What limits.md says: a chain does not know of a mode far away."""
-    target = testing.docs_pair(10)
+    target = targets.docs_pair(10)
     points = target.sample(np.random.default_rng(0), 2000)
     points = points[target.classify(points) == 1]
     model = target.build()
     idata = sample(model, make_step(model, points))
     assert not codes(idata, "warning")
     # The evidence lacks the mode, and nothing of this result could say so.
-    gap = float(_idata.groups(idata)["cells"]["log_marginal_likelihood"]) - target.log_z
+    gap = float(open_groups(idata)["cells"]["log_marginal_likelihood"]) - target.log_z
     assert gap == pytest.approx(np.log(0.9), abs=0.05)
 
 
@@ -284,7 +284,7 @@ def test_missed_mode_of_paper2d_is_sometimes_seen():
             model = TARGET.build()
             step = make_step(model, points, random_seed=seed)
             idata = sample(model, step, draws=500, tune=500, random_seed=seed)
-            total = float(_idata.groups(idata)["cells"]["log_marginal_likelihood"])
+            total = float(open_groups(idata)["cells"]["log_marginal_likelihood"])
             if abs(total - TARGET.log_z) > 0.1:
                 wrong += 1
                 flagged += bool(codes(idata, "warning"))
@@ -293,7 +293,7 @@ def test_missed_mode_of_paper2d_is_sometimes_seen():
 
 def test_chains_beyond_the_explored_points():
     """A mode explored in its one half only: the chain goes on into the other."""
-    target = testing.normal(2)
+    target = targets.normal(2)
     points = target.sample(np.random.default_rng(0), 4000)
     points = points[(points[:, 1] < np.quantile(points[:, 1], 0.2))]
     model = target.build()
@@ -302,9 +302,9 @@ def test_chains_beyond_the_explored_points():
 
 
 HEALTHY = {
-    "paper2d": (testing.paper2d, {"n_cells": 4}),
-    "labels": (testing.labels, {}),
-    "normal": (lambda: testing.normal(10), {}),
+    "paper2d": (targets.paper2d, {"n_cells": 4}),
+    "labels": (targets.labels, {}),
+    "normal": (lambda: targets.normal(10), {}),
 }
 
 
@@ -379,8 +379,8 @@ def test_same_from_a_file(healthy, tmp_path):
     loaded = az.from_netcdf(path)
     assert len(ps.diagnose(sick)) >= 4
     pd.testing.assert_frame_equal(ps.diagnose(sick), ps.diagnose(loaded))
-    one = _idata.groups(healthy)["partition"]
-    again = _idata.groups(loaded)["partition"]
+    one = open_groups(healthy)["partition"]
+    again = open_groups(loaded)["partition"]
     points = TARGET.sample(np.random.default_rng(0), 500)
     np.testing.assert_array_equal(rule_from(one).predict(points), rule_from(again).predict(points))
     if hasattr(loaded, "close"):
@@ -388,7 +388,7 @@ def test_same_from_a_file(healthy, tmp_path):
 
 
 def test_findings_are_kept_in_the_result(healthy):
-    kept = json.loads(_idata.groups(healthy)["cells"].attrs["findings"])
+    kept = json.loads(open_groups(healthy)["cells"].attrs["findings"])
     assert [Finding(**f) for f in kept] == find(healthy)
 
 
@@ -422,12 +422,12 @@ def test_a_check_that_fails_does_not_lose_the_run(step, monkeypatch, caplog):
     with caplog.at_level(logging.INFO, logger="pymc"):
         idata = sample(step.model, step, draws=50, tune=50)
     assert "could not be checked" in caplog.text
-    assert _idata.groups(idata)["cells"]["weight"].sum() == pytest.approx(1)
+    assert open_groups(idata)["cells"]["weight"].sum() == pytest.approx(1)
 
 
 def test_reweighting_again_keeps_what_was_recorded(healthy):
     again = ps.reweight(healthy, bridge="geometric")
-    assert {"partition", "exploration"} <= set(_idata.groups(again))
+    assert {"partition", "exploration"} <= set(open_groups(again))
     assert not codes(again, "warning")
 
 
@@ -435,7 +435,7 @@ def test_reweighting_again_keeps_what_was_recorded(healthy):
 
 
 def test_record_of_the_partition(healthy, step):
-    partition = _idata.groups(healthy)["partition"]
+    partition = open_groups(healthy)["partition"]
     np.testing.assert_array_equal(partition["landmarks"], step.partition.landmarks_)
     np.testing.assert_array_equal(partition["label"], step.partition.labels_)
     np.testing.assert_array_equal(partition["eigenvalues"], step.partition.eigenvalues_)
@@ -449,7 +449,7 @@ def test_record_of_the_partition(healthy, step):
 
 
 def test_record_of_the_exploration(healthy, step):
-    exploration = _idata.groups(healthy)["exploration"]
+    exploration = open_groups(healthy)["exploration"]
     report = step.exploration.tempering
     assert exploration.attrs["source"] == "tempering"
     np.testing.assert_array_equal(exploration["betas"], report.betas)
@@ -492,14 +492,14 @@ def test_transformed_and_missing_variables():
             random_seed=1, progressbar=False, explore_kwargs={"n_points": 500, "n_rounds": 5}
         )
     idata = sample(model, step, draws=100)
-    partition = _idata.groups(idata)["partition"]
+    partition = open_groups(idata)["partition"]
     assert partition["dim"].values.tolist() == ["x", "scale_log__"]
-    draws = _idata.groups(idata)["cell_posterior"]
+    draws = open_groups(idata)["cell_posterior"]
     np.testing.assert_allclose(
         np.sort(partition["draws"].values[:, 1]), np.sort(np.log(draws["scale"].values.ravel()))
     )
     part = sample(model, step, draws=50, var_names=["x"])
-    assert "draws" not in _idata.groups(part)["partition"]
+    assert "draws" not in open_groups(part)["partition"]
     ps.diagnose(part)
 
 

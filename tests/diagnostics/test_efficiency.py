@@ -7,7 +7,7 @@ from scipy.signal import lfilter
 from scipy.stats import norm
 
 import pymc_spectral as ps
-from pymc_spectral import _groups as _idata
+from pymc_spectral._groups import LEGACY, open_groups
 from pymc_spectral.diagnostics.efficiency import landmark_heuristic
 
 WEIGHTS = np.array([0.7, 0.3])
@@ -17,7 +17,7 @@ COEFFICIENTS = np.array([0.9, 0.5])
 
 def container(**groups: xr.Dataset):
     """InferenceData or DataTree, as the installed ArviZ has it."""
-    if _idata.LEGACY:
+    if LEGACY:
         import arviz as az
 
         return az.InferenceData(**groups)
@@ -167,7 +167,7 @@ def test_recommended_landmarks_do_not_depend_on_units(rng):
 
 def test_chain_that_never_moved_is_told(rng):
     idata = make_result(rng, draws=500)
-    groups = _idata.groups(idata)
+    groups = open_groups(idata)
     still = groups["posterior"].copy(deep=True)
     still["x"].values[0] = -3.0
     still["y"].values[0] = 9.0

@@ -8,7 +8,7 @@ import pytest
 import xarray as xr
 from pytensor.compile.mode import Mode
 
-from pymc_spectral.targets import exact as testing
+from pymc_spectral import targets
 from pymc_spectral.density.batched import batched_density
 from pymc_spectral.exploration.explorers import Exploration, constrained_to_unconstrained, explore
 
@@ -140,7 +140,7 @@ def test_options_make_no_sense_with_points(model, density):
 
 
 def test_default_is_tempering():
-    target = testing.pair1d(0.15)
+    target = targets.pair1d(0.15)
     model = target.build()
     density = batched_density(model, compile_kwargs={"mode": PYTHON})
     result = explore(model, density=density, random_seed=1)
@@ -153,7 +153,7 @@ def test_default_is_tempering():
 
 
 def test_smc_is_quiet(caplog, capsys):
-    target = testing.docs_pair(4)
+    target = targets.docs_pair(4)
     model = target.build()
     density = batched_density(model, compile_kwargs={"mode": PYTHON})
     result = explore(model, "smc", density=density, random_seed=1, draws=200, chains=2)

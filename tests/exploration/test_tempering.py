@@ -13,12 +13,12 @@ from scipy.integrate import cumulative_trapezoid
 from scipy.special import logsumexp
 from scipy.stats import kstest
 
-from pymc_spectral.targets import exact as testing
-from pymc_spectral.exploration import tempering
-from pymc_spectral.density.batched import batched_density
-from pymc_spectral.exploration.local_moves import Hamiltonian, RandomWalk, Replicas
+from pymc_spectral import targets
 from pymc_spectral._progress import ScanProgress
+from pymc_spectral.density.batched import batched_density
+from pymc_spectral.exploration import tempering
 from pymc_spectral.exploration.ladder import next_betas, stepping_stone, swap_probability
+from pymc_spectral.exploration.local_moves import Hamiltonian, RandomWalk, Replicas
 from pymc_spectral.exploration.tempering import _run_round, scan, temper
 
 # Python's linker spares minutes of compilation, and these targets are small.
@@ -178,7 +178,7 @@ def test_memory_does_not_grow_with_the_length_of_a_round(monkeypatch):
 
 @pytest.fixture(scope="module")
 def paper():
-    target = testing.paper2d()
+    target = targets.paper2d()
     model = target.build()
     return target, model, batched_density(model)
 
@@ -349,11 +349,11 @@ def test_no_start_with_positive_density():
 @pytest.mark.parametrize(
     ("make", "needed"),
     [
-        (testing.paper2d, 20),
-        (testing.twenty, 19),
-        (testing.ten_d, 20),
-        (testing.labels, 20),
-        (lambda: testing.docs_pair(4), 20),
+        (targets.paper2d, 20),
+        (targets.twenty, 19),
+        (targets.ten_d, 20),
+        (targets.labels, 20),
+        (lambda: targets.docs_pair(4), 20),
     ],
 )
 def test_all_modes_over_twenty_seeds(make, needed):
@@ -372,7 +372,7 @@ def test_all_modes_over_twenty_seeds(make, needed):
 
 @pytest.mark.slow
 def test_docs_pair_in_eighty_dimensions():
-    target = testing.docs_pair(80)
+    target = targets.docs_pair(80)
     model = target.build()
     density = batched_density(model)
     for seed in range(3):

@@ -6,23 +6,26 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.base import clone
 
-from pymc_spectral import KMeansPartition, SpectralPartition
-from pymc_spectral.targets import exact as testing
+from pymc_spectral import KMeansPartition, SpectralPartition, targets
 from pymc_spectral.partition.compression import discriminant_rule, mend_islands
 from pymc_spectral.partition.rules import DiscriminantRule, NystromRule
-from pymc_spectral.partition.spectrum import choose_landmarks, leading_eigenpairs, spectral_embedding
+from pymc_spectral.partition.spectrum import (
+    choose_landmarks,
+    leading_eigenpairs,
+    spectral_embedding,
+)
 
 TARGETS = {
-    "paper2d": testing.paper2d,
-    "arcs": testing.arcs,
-    "pair1d": lambda: testing.pair1d(0.15),
-    "crossing": testing.crossing,
-    "docs_pair4": lambda: testing.docs_pair(4),
-    "docs_pair80": lambda: testing.docs_pair(80),
-    "twenty": testing.twenty,
-    "ten_d": testing.ten_d,
-    "labels": testing.labels,
-    "normal10": lambda: testing.normal(10),
+    "paper2d": targets.paper2d,
+    "arcs": targets.arcs,
+    "pair1d": lambda: targets.pair1d(0.15),
+    "crossing": targets.crossing,
+    "docs_pair4": lambda: targets.docs_pair(4),
+    "docs_pair80": lambda: targets.docs_pair(80),
+    "twenty": targets.twenty,
+    "ten_d": targets.ten_d,
+    "labels": targets.labels,
+    "normal10": lambda: targets.normal(10),
 }
 
 
@@ -147,7 +150,7 @@ def test_any_units_any_rotation(log_scale, shift, rotation, n_cells, extension):
 
 @pytest.mark.parametrize("factor", [1000.0, 0.001])
 def test_units_do_not_change_the_cells(factor):
-    target = testing.paper2d()
+    target = targets.paper2d()
     x = target.sample(np.random.default_rng(0), 2000)
     plain = SpectralPartition(random_state=0).fit(x, logp=target.logp)
     scaled = SpectralPartition(random_state=0).fit(
@@ -183,15 +186,15 @@ def test_auto_gives_each_mode_a_cell(name, seed):
 
 def test_no_mode_is_cut_when_there_is_one():
     for d in (1, 2, 30):
-        x = testing.normal(d).sample(np.random.default_rng(d), 3000)
-        target = testing.normal(d)
+        x = targets.normal(d).sample(np.random.default_rng(d), 3000)
+        target = targets.normal(d)
         assert SpectralPartition(random_state=0).fit(x, logp=target.logp).n_cells_ == 1
         assert SpectralPartition(random_state=0).fit(x).n_cells_ == 1
 
 
 def test_arcs_need_spectral_clustering():
     """K-means cuts the arcs; spectral clustering does not, and the discriminant keeps that."""
-    target = testing.arcs()
+    target = targets.arcs()
     x = target.sample(np.random.default_rng(0), 3000)
     truth = target.classify(x)
 
@@ -205,7 +208,7 @@ def test_arcs_need_spectral_clustering():
 
 
 def test_small_mode_keeps_landmarks():
-    target = testing.paper2d()
+    target = targets.paper2d()
     x = target.sample(np.random.default_rng(0), 8000)
     rows = choose_landmarks(x, 500, np.random.RandomState(0))
     assert len(rows) == 500
@@ -219,7 +222,7 @@ def test_cells_are_in_one_piece():
     """An island of a cell is out of its chain's reach; exact draws show none above 1 in 1000."""
     from sklearn.neighbors import kneighbors_graph
 
-    target = testing.paper2d()
+    target = targets.paper2d()
     exact = target.sample(np.random.default_rng(1), 20_000)
     graph = kneighbors_graph(exact / exact.std(axis=0), 10)
     graph = graph.maximum(graph.T).tocsr()
@@ -235,7 +238,7 @@ def test_cells_follow_modes_through_a_crossing():
 
     A cut across the arms, which is what clustering finds, leaves 0.05 or more with the wrong one.
     """
-    target = testing.crossing()
+    target = targets.crossing()
     exact = target.sample(np.random.default_rng(1), 20_000)
     mode = target.classify(exact)
     for seed in range(5):
@@ -266,7 +269,7 @@ def test_mending_moves_an_island_and_spares_a_mode():
 @pytest.mark.parametrize("seed", range(5))
 def test_a_small_mode_cut_in_two_is_made_whole(seed):
     """A fiftieth of the mass, half of it labelled as part of its large neighbour."""
-    target = testing.paper2d()
+    target = targets.paper2d()
     x = target.sample(np.random.default_rng(seed), 4000)
     mode = target.classify(x)
     small, neighbour = 0, 2  # at (3, 3) and (2, 7)
@@ -289,7 +292,7 @@ def test_follows_scikit_learn():
 
 
 def test_members_lie_in_their_cell_the_most_central_first():
-    target = testing.paper2d()
+    target = targets.paper2d()
     x = target.sample(np.random.default_rng(0), 2000)
     for estimator in (
         SpectralPartition(random_state=0).fit(x, logp=target.logp),

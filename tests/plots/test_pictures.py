@@ -12,13 +12,13 @@ import pytest
 from helpers import make_step, sample
 
 import pymc_spectral as ps
-from pymc_spectral import _groups as _idata
-from pymc_spectral.targets import exact as testing
-from pymc_spectral.plots import panels as plot_parts
+from pymc_spectral import targets
+from pymc_spectral._groups import close_groups, open_groups
 from pymc_spectral.diagnostics import snapshot as record
+from pymc_spectral.plots import panels as plot_parts
 
 ROOT = Path(__file__).resolve().parents[2]
-TARGET = testing.paper2d()
+TARGET = targets.paper2d()
 SINGLE = ["plot_partition", "plot_weights"]
 SEVERAL = {"plot_spectrum": 2, "plot_tempering": 3, "plot_cells": 2, "plot_overview": 4}
 
@@ -51,7 +51,7 @@ def thirty():
 @pytest.fixture(scope="module")
 def line():
     """One parameter."""
-    target = testing.pair1d(0.25)
+    target = targets.pair1d(0.25)
     model = target.build()
     return sample(model, make_step(model, target.sample(np.random.default_rng(0), 500)), draws=100)
 
@@ -113,7 +113,7 @@ def test_many_parameters(thirty):
 
 def test_plane_separates_the_cells(thirty):
     """The first direction between cells is the coordinate in which they differ."""
-    partition = _idata.groups(thirty)["partition"]
+    partition = open_groups(thirty)["partition"]
     x, label = partition["landmarks"].values, partition["label"].values
     mean, basis = plot_parts.discriminant_plane(x, label)
     flat = (x - mean) @ basis
@@ -138,7 +138,7 @@ def test_coordinates_can_be_swapped_with_their_regions(two):
     axes = ps.plot_partition(two, var_names=["x[1]", "x[0]"])
     assert (axes.get_xlabel(), axes.get_ylabel()) == ("x[1]", "x[0]")
     image = axes.images[0].get_array()
-    rule = record.rule_from(_idata.groups(two)["partition"])
+    rule = record.rule_from(open_groups(two)["partition"])
     left, right, low, high = axes.images[0].get_extent()
     for row, column in ((0, 0), (0, 199), (199, 0), (120, 80)):
         x1 = left + (right - left) * column / 199
@@ -158,10 +158,10 @@ def test_no_tempering_is_said(thirty):
 
 
 def test_missing_group_is_said(two):
-    groups = dict(_idata.groups(two))
+    groups = dict(open_groups(two))
     del groups["partition"]
     with pytest.raises(ValueError, match="no group partition"):
-        ps.plot_partition(_idata.build(groups, like=two))
+        ps.plot_partition(close_groups(groups, like=two))
 
 
 @pytest.mark.parametrize("name", ["plot_spectrum", "plot_tempering", "plot_cells"])
@@ -183,7 +183,7 @@ def test_fitted_kmeans_has_neither_spectrum_nor_exploration():
     with model:
         step = ps.SpectralPartitionStep(partition=fitted, progressbar=False)
     idata = sample(model, step, draws=60, tune=60)
-    assert "exploration" not in _idata.groups(idata)
+    assert "exploration" not in open_groups(idata)
     ps.diagnose(idata)
     axes = ps.plot_spectrum(idata)
     assert drawn(axes)

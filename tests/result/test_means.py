@@ -14,11 +14,11 @@ from scipy.signal import lfilter
 from scipy.stats import norm
 
 import pymc_spectral as ps
-from pymc_spectral import _groups as _idata
-from pymc_spectral.result.means import pooled_means
+from pymc_spectral._groups import close_groups, open_groups
 from pymc_spectral._progress import ScanProgress
 from pymc_spectral.bridge.proposal import fit_proposal
-from pymc_spectral.bridge.weights import BRIDGE_STATS, stratified_mean, weigh
+from pymc_spectral.bridge.weights import BRIDGE_STATS, weigh
+from pymc_spectral.result.means import pooled_means, stratified_mean
 
 WEIGHT = np.array([0.02, 0.2, 0.2, 0.58])
 CENTRE = np.array([3.0, 7.0, 2.0, -5.0])
@@ -363,11 +363,11 @@ def test_variables_left_out_of_the_trace_are_left_out(sampled):
 
 def test_a_variable_added_afterwards_uses_its_draws_and_the_others_stay_pooled(sampled):
     _, _, idata = sampled
-    groups = dict(_idata.groups(idata))
+    groups = dict(open_groups(idata))
     groups["cell_posterior"] = groups["cell_posterior"].assign(
         double=2 * groups["cell_posterior"]["z"]
     )
-    more = _idata.build(groups, like=idata)
+    more = close_groups(groups, like=idata)
     pooled, draws = (ps.summary(more, round_to=None, pooled=p) for p in (True, False))
     before = ps.summary(idata, round_to=None)
     np.testing.assert_array_equal(pooled.loc[before.index], before)

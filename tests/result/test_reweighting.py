@@ -8,11 +8,13 @@ import xarray as xr
 from scipy.signal import lfilter
 from scipy.stats import norm
 
-from pymc_spectral import _groups as _idata
+from pymc_spectral._groups import LEGACY, columns_of, hdi_names, open_groups
 from pymc_spectral.bridge.estimate import BridgeError
 from pymc_spectral.bridge.proposal import fit_proposal
-from pymc_spectral.result.reweighting import choose_rows, reweight, run_length
-from pymc_spectral.bridge.weights import BRIDGE_STATS, columns_of, stratified_mean, weigh
+from pymc_spectral.bridge.weights import BRIDGE_STATS, weigh
+from pymc_spectral.result.means import stratified_mean
+from pymc_spectral.result.reweighting import reweight
+from pymc_spectral.result.rows import choose_rows, run_length
 from pymc_spectral.result.tables import cell_summary, summary
 
 WEIGHT = np.array([0.02, 0.2, 0.2, 0.58])
@@ -23,7 +25,7 @@ LOG_Z = -1234.5
 
 def container(groups):
     """Put datasets into what the installed ArviZ uses."""
-    if _idata.LEGACY:
+    if LEGACY:
         return az.InferenceData(**groups)
     return xr.DataTree.from_dict(groups)
 
@@ -109,7 +111,7 @@ def truth(weight=WEIGHT, centre=CENTRE, spread=SPREAD, half=False, **_):
 
 def rich(rng, **kwargs):
     """Return raw chains with every kind of group and variable that PyMC may hand over."""
-    groups = dict(_idata.groups(synthetic(rng, **kwargs)))
+    groups = dict(open_groups(synthetic(rng, **kwargs)))
     posterior, stats = groups["posterior"], groups["sample_stats"]
     x = posterior["x"].values
     dims = ("chain", "draw")
@@ -138,7 +140,7 @@ def result(raw):
 
 
 def test_weights_and_evidence_are_right(result):
-    cells = _idata.groups(result)["cells"]
+    cells = open_groups(result)["cells"]
     z = (cells["weight"].values - WEIGHT) / cells["weight_mcse"].values
     assert np.abs(z).max() < 4
     assert abs(cells["log_marginal_likelihood"] - LOG_Z) < 4 * cells["log_marginal_likelihood_mcse"]
@@ -148,7 +150,7 @@ def test_weights_and_evidence_are_right(result):
 
 
 def test_cells_hold_every_diagnostic(result):
-    cells = _idata.groups(result)["cells"]
+    cells = open_groups(result)["cells"]
     assert cells["cell"].values.tolist() == [0, 1, 2, 3]
     assert cells["n_chains"].values.tolist() == [2] * 4
     assert cells["n_draws"].values.tolist() == [1000] * 4
@@ -165,7 +167,7 @@ def test_cells_hold_every_diagnostic(result):
 
 
 def test_the_posterior_looks_as_before(raw, result):
-    before, after = (_idata.groups(i)["posterior"] for i in (raw, result))
+    before, after = (open_groups(i)["posterior"] for i in (raw, result))
     assert list(before.data_vars) == list(after.data_vars)
     for name in before.data_vars:
         assert before[name].dims == after[name].dims
@@ -175,7 +177,7 @@ def test_the_posterior_looks_as_before(raw, result):
 
 
 def test_rows_are_whole_draws_with_their_stats_and_likelihoods(result):
-    groups = _idata.groups(result)
+    groups = open_groups(result)
     stats = groups["sample_stats"]
     source = stats["source_chain"].values, stats["source_draw"].values
     for name in ("x", "theta", "label"):
@@ -191,7 +193,7 @@ def test_rows_are_whole_draws_with_their_stats_and_likelihoods(result):
 
 
 def test_other_groups_are_kept(raw, result):
-    before, after = _idata.groups(raw), _idata.groups(result)
+    before, after = open_groups(raw), open_groups(result)
     for name in ("warmup_posterior", "prior", "observed_data"):
         assert before[name].identical(after[name])
     assert after["cell_posterior"].identical(before["posterior"])
@@ -199,16 +201,16 @@ def test_other_groups_are_kept(raw, result):
 
 def test_the_input_is_not_changed():
     raw = rich(np.random.default_rng(2))
-    before = {name: group.copy(deep=True) for name, group in _idata.groups(raw).items()}
+    before = {name: group.copy(deep=True) for name, group in open_groups(raw).items()}
     reweight(raw)
-    after = _idata.groups(raw)
+    after = open_groups(raw)
     assert list(before) == list(after)
     assert all(before[name].identical(after[name]) for name in before)
 
 
 def assert_same_result(a, b):
     """Check that two results agree to the last bit in every number."""
-    a, b = _idata.groups(a), _idata.groups(b)
+    a, b = open_groups(a), open_groups(b)
     assert set(a) == set(b)
     for name in a:
         assert set(a[name].variables) == set(b[name].variables)
@@ -227,12 +229,12 @@ def test_a_file_gives_the_same_weights_and_rows(raw, bridge, tmp_path):
     path = tmp_path / "result.nc"
     result.to_netcdf(path)
     again = reweight(load(path))
-    assert _idata.groups(again)["cells"].attrs["bridge"] == bridge
+    assert open_groups(again)["cells"].attrs["bridge"] == bridge
     assert_same_result(again, result)
 
 
 def test_a_raw_file_can_be_weighed(raw, result, tmp_path):
-    groups = _idata.groups(raw)
+    groups = open_groups(raw)
     groups["sample_stats"] = groups["sample_stats"].drop_vars("warning")
     path = tmp_path / "raw.nc"
     container(groups).to_netcdf(path)
@@ -240,8 +242,8 @@ def test_a_raw_file_can_be_weighed(raw, result, tmp_path):
 
 
 def test_the_seed_changes_the_order_only(raw, result):
-    other = _idata.groups(reweight(raw, random_seed=1))
-    same = _idata.groups(result)
+    other = open_groups(reweight(raw, random_seed=1))
+    same = open_groups(result)
     assert not np.array_equal(other["posterior"]["x"], same["posterior"]["x"])
     np.testing.assert_array_equal(
         np.sort(other["posterior"]["x"].values.ravel()),
@@ -251,13 +253,13 @@ def test_the_seed_changes_the_order_only(raw, result):
 
 
 def test_groups_of_old_rows_follow_or_go(result, caplog):
-    groups = dict(_idata.groups(result))
+    groups = dict(open_groups(result))
     x = groups["posterior"]["x"]
     groups["posterior_predictive"] = xr.Dataset({"y": 10 * x})
-    kept = _idata.groups(reweight(container(groups)))
+    kept = open_groups(reweight(container(groups)))
     assert kept["posterior_predictive"].identical(groups["posterior_predictive"])
     # Another order of the same draws: the group is carried along.
-    moved = _idata.groups(reweight(container(groups), random_seed=9))
+    moved = open_groups(reweight(container(groups), random_seed=9))
     np.testing.assert_array_equal(moved["posterior_predictive"]["y"], 10 * moved["posterior"]["x"])
     # Weights that call for other draws: values for them do not exist.
     stats = groups["cell_sample_stats"].copy(deep=True)
@@ -265,7 +267,7 @@ def test_groups_of_old_rows_follow_or_go(result, caplog):
     stats["log_target_draw"][1] += 3.0
     stats["log_target_fresh"][5] += 3.0
     stats["log_target_draw"][5] += 3.0
-    dropped = _idata.groups(reweight(container(groups | {"cell_sample_stats": stats})))
+    dropped = open_groups(reweight(container(groups | {"cell_sample_stats": stats})))
     assert "posterior_predictive" not in dropped
     assert "posterior_predictive belongs to rows" in caplog.text
 
@@ -338,14 +340,14 @@ def test_run_length_covers_the_errors_of_the_weights():
 
 def drop(idata, *names):
     """Return chains without some stats."""
-    groups = dict(_idata.groups(idata))
+    groups = dict(open_groups(idata))
     groups["sample_stats"] = groups["sample_stats"].drop_vars(list(names))
     return container(groups)
 
 
 def with_stat(idata, name, change):
     """Return chains with one stat altered in place by `change`."""
-    groups = dict(_idata.groups(idata))
+    groups = dict(open_groups(idata))
     stats = groups["sample_stats"].copy(deep=True)
     change(stats[name].values)
     groups["sample_stats"] = stats
@@ -355,14 +357,14 @@ def with_stat(idata, name, change):
 def test_optional_stats_may_be_missing(raw, result):
     less = reweight(drop(raw, "boundary_hit", "nan_logp", "diverging", "lp", "warning"))
     assert_array = np.testing.assert_array_equal
-    assert_array(_idata.groups(less)["cells"]["weight"], _idata.groups(result)["cells"]["weight"])
+    assert_array(open_groups(less)["cells"]["weight"], open_groups(result)["cells"]["weight"])
 
 
 def test_draws_that_cannot_be_weighed_are_refused(raw):
     with pytest.raises(ValueError, match=r"lacks cell, log_proposal_fresh.*SpectralPartitionStep"):
         reweight(drop(raw, "cell", "log_proposal_fresh"))
     with pytest.raises(ValueError, match="no group sample_stats"):
-        reweight(container({"posterior": _idata.groups(raw)["posterior"]}))
+        reweight(container({"posterior": open_groups(raw)["posterior"]}))
     with pytest.raises(TypeError, match="got dict"):
         reweight({})
 
@@ -396,7 +398,7 @@ def test_an_unknown_mass_is_an_error_that_keeps_the_draws(raw):
 def test_few_draws_are_no_crash():
     for draws in (1, 2, 3, 5, 9):
         result = reweight(synthetic(np.random.default_rng(3), draws=draws, tune=100))
-        assert _idata.groups(result)["posterior"].sizes["draw"] == draws
+        assert open_groups(result)["posterior"].sizes["draw"] == draws
         assert len(summary(result)) == 1
 
 
@@ -407,8 +409,8 @@ def test_summary_reads_like_that_of_arviz(result):
     reference = az.summary(result, var_names=names)
     assert list(table.index) == [*reference.index, "fixed"]
     assert {"mean", "sd", "mcse_mean", "mcse_sd", "r_hat"} <= set(table) & set(reference)
-    low, high = _idata.hdi_names(0.94)
-    rows = _idata.groups(result)["posterior"]["x"].values.ravel()
+    low, high = hdi_names(0.94)
+    rows = open_groups(result)["posterior"]["x"].values.ravel()
     hdi = np.asarray(az.hdi(rows, 0.94)).ravel()
     exact = summary(result, "x", round_to=None).loc["x"]
     assert exact[[low, high]].to_numpy(dtype=float) == pytest.approx(hdi, abs=0.25)
@@ -419,12 +421,12 @@ def test_summary_reads_like_that_of_arviz(result):
 
 def test_interval_names_are_those_of_the_installed_arviz():
     data = {"x": np.random.default_rng(4).standard_normal((4, 50))}
-    if _idata.LEGACY:
+    if LEGACY:
         columns = az.summary(az.from_dict(posterior=data), hdi_prob=0.9).columns
     else:
         idata = az.from_dict({"posterior": data})
         columns = az.summary(idata, ci_prob=0.9, ci_kind="hdi").columns
-    assert set(_idata.hdi_names(0.9)) <= set(columns)
+    assert set(hdi_names(0.9)) <= set(columns)
 
 
 def test_summary_selects_variables(result):
@@ -456,8 +458,8 @@ def test_one_cell_is_summarised_as_arviz_would():
         np.random.default_rng(5), one, 0 * one, one, phi=0.5, chains_per_cell=4, draws=1000
     )
     result = reweight(raw)
-    x = _idata.groups(raw)["posterior"]["x"].values
-    np.testing.assert_array_equal(_idata.groups(result)["posterior"]["x"].values, x)
+    x = open_groups(raw)["posterior"]["x"].values
+    np.testing.assert_array_equal(open_groups(result)["posterior"]["x"].values, x)
     row = summary(result, round_to=None).loc["x"]
     assert row["mean"] == pytest.approx(x.mean())
     assert row["mcse_mean"] == pytest.approx(np.asarray(az.mcse(x)).item(), rel=0.1)
@@ -490,7 +492,7 @@ def repeat(n, seed, with_arviz=True, **case):
     for _ in range(n):
         result = reweight(synthetic(rng, **case))
         row = summary(result, round_to=None).loc["x"]
-        rows = _idata.groups(result)["posterior"]["x"].values
+        rows = open_groups(result)["posterior"]["x"].values
         found.append(
             {
                 "error": row["mean"] - mean,
@@ -561,7 +563,7 @@ def test_errors_are_as_reported_everywhere(case):
 def test_leaving_out_the_weights_errors_would_be_noticed():
     # Negative control: in the imprecise case the weights are most of the error.
     idata = synthetic(np.random.default_rng(6), **CASES["imprecise"])
-    groups = _idata.groups(idata)
+    groups = open_groups(idata)
     weighing = weigh(groups["sample_stats"], "optimal")
     _, x = columns_of(groups["posterior"])
     _, mcse = stratified_mean(x, weighing)

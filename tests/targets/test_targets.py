@@ -7,26 +7,26 @@ import pytest
 from pytensor.compile.mode import Mode
 from scipy import integrate, stats
 
-from pymc_spectral.targets import exact as testing
+from pymc_spectral import targets
 
 TARGETS = {
-    "paper2d": testing.paper2d,
-    "paper2d-normal": lambda: testing.paper2d("normal"),
-    "paper2d-mixture": lambda: testing.paper2d("mixture"),
-    "pair1d-0.15": lambda: testing.pair1d(0.15),
-    "pair1d-0.4": lambda: testing.pair1d(0.4),
-    "crossing": testing.crossing,
-    "arcs": testing.arcs,
-    "docs_pair-4": lambda: testing.docs_pair(4),
-    "docs_pair-80": lambda: testing.docs_pair(80),
-    "twenty": testing.twenty,
-    "ten_d": testing.ten_d,
-    "labels-2": lambda: testing.labels(2),
-    "labels-3": lambda: testing.labels(3),
-    "labels-4": lambda: testing.labels(4),
-    "normal-1": lambda: testing.normal(1),
-    "normal-5-flat": lambda: testing.normal(5, prior="flat"),
-    "normal-20": lambda: testing.normal(20),
+    "paper2d": targets.paper2d,
+    "paper2d-normal": lambda: targets.paper2d("normal"),
+    "paper2d-mixture": lambda: targets.paper2d("mixture"),
+    "pair1d-0.15": lambda: targets.pair1d(0.15),
+    "pair1d-0.4": lambda: targets.pair1d(0.4),
+    "crossing": targets.crossing,
+    "arcs": targets.arcs,
+    "docs_pair-4": lambda: targets.docs_pair(4),
+    "docs_pair-80": lambda: targets.docs_pair(80),
+    "twenty": targets.twenty,
+    "ten_d": targets.ten_d,
+    "labels-2": lambda: targets.labels(2),
+    "labels-3": lambda: targets.labels(3),
+    "labels-4": lambda: targets.labels(4),
+    "normal-1": lambda: targets.normal(1),
+    "normal-5-flat": lambda: targets.normal(5, prior="flat"),
+    "normal-20": lambda: targets.normal(20),
 }
 N_EXACT = 40_000
 # Few evaluations, so nothing is compiled; but with the rewrites that keep logsumexp stable.
@@ -123,7 +123,7 @@ def test_draws_follow_the_density(target, rng):
 
 @pytest.mark.parametrize("s", [0.15, 0.4])
 def test_pair1d_evidence_by_quadrature(s):
-    target = testing.pair1d(s)
+    target = targets.pair1d(s)
     value, _ = integrate.quad(
         lambda x: float(np.exp(target.logp(np.array([[x]])))[0]), -4, 4, points=[-1, 1], limit=200
     )
@@ -153,13 +153,13 @@ def test_evidence_and_mean_on_a_grid(name, low, high, abs_tol):
 
 
 def test_docs_pair_evidence_is_that_of_the_published_example():
-    assert testing.docs_pair(4).log_z == pytest.approx(-5.545177, abs=1e-6)
-    assert testing.docs_pair(80).log_z == pytest.approx(-110.903549, abs=1e-6)
+    assert targets.docs_pair(4).log_z == pytest.approx(-5.545177, abs=1e-6)
+    assert targets.docs_pair(80).log_z == pytest.approx(-110.903549, abs=1e-6)
 
 
 def test_docs_pair_evidence_by_quadrature_on_the_logit_scale():
     # One coordinate: Jacobian and prior constant show here or nowhere.
-    target = testing.docs_pair(1)
+    target = targets.docs_pair(1)
     value, _ = integrate.quad(
         lambda z: float(np.exp(target.logp(np.array([[z]])))[0]),
         -4,
@@ -171,20 +171,20 @@ def test_docs_pair_evidence_by_quadrature_on_the_logit_scale():
 
 
 def test_published_truths():
-    paper = testing.paper2d()
+    paper = targets.paper2d()
     np.testing.assert_allclose(paper.mean, [-1.04, 0.86], atol=1e-12)
     assert paper.variance.sum() == pytest.approx(38.1, abs=0.05)
-    twenty = testing.twenty()
+    twenty = targets.twenty()
     np.testing.assert_allclose(twenty.mean, [4.478, 4.905], atol=5e-4)
     np.testing.assert_allclose(twenty.variance + twenty.mean**2, [25.60468, 33.91964], atol=2e-3)
-    assert np.exp(testing.arcs().log_z) == pytest.approx(0.8796, abs=5e-5)
+    assert np.exp(targets.arcs().log_z) == pytest.approx(0.8796, abs=5e-5)
 
 
 @pytest.mark.parametrize("n_components", [2, 3])
 def test_stored_label_evidence_is_the_quadrature(n_components):
-    target = testing.labels(n_components)
-    log_z, mean, variance = testing.labels_quadrature(n_components)
-    finer, _, _ = testing.labels_quadrature(n_components, n_grid=41, width=11)
+    target = targets.labels(n_components)
+    log_z, mean, variance = targets.labels_quadrature(n_components)
+    finer, _, _ = targets.labels_quadrature(n_components, n_grid=41, width=11)
     assert abs(log_z - finer) < target.log_z_error
     assert log_z + np.log(math.factorial(n_components)) == pytest.approx(
         target.log_z, abs=target.log_z_error
@@ -195,13 +195,13 @@ def test_stored_label_evidence_is_the_quadrature(n_components):
 
 @pytest.mark.slow
 def test_stored_label_evidence_of_four_components():
-    target = testing.labels(4)
-    log_z, _, _ = testing.labels_quadrature(4, n_grid=25, width=8)
+    target = targets.labels(4)
+    log_z, _, _ = targets.labels_quadrature(4, n_grid=25, width=8)
     assert log_z + np.log(24) == pytest.approx(target.log_z, abs=target.log_z_error)
 
 
 def test_label_draws_are_exchangeable_and_negative_control_is_not(rng):
-    target = testing.labels(3)
+    target = targets.labels(3)
     draws = target.sample(rng, 20_000)
     mass, error = target.region_mass(target.classify, rng, 20_000, n_regions=6)
     assert np.all(np.abs(mass - 1 / 6) < 5 * error)
@@ -211,14 +211,14 @@ def test_label_draws_are_exchangeable_and_negative_control_is_not(rng):
 
 def test_wrong_weights_are_noticed(rng):
     # Negative control: the check on masses must be able to fail.
-    target = testing.paper2d()
+    target = targets.paper2d()
     mass, error = target.region_mass(target.classify, rng, N_EXACT)
     wrong = np.array([0.03, 0.20, 0.20, 0.57])
     assert np.any(np.abs(mass - wrong) > 5 * error + 3e-4)
 
 
 def test_region_mass_counts_empty_regions(rng):
-    mass, error = testing.normal(2).region_mass(lambda x: np.zeros(len(x), int), rng, 10, 3)
+    mass, error = targets.normal(2).region_mass(lambda x: np.zeros(len(x), int), rng, 10, 3)
     assert list(mass) == [1, 0, 0]
     assert list(error) == [0, 0, 0]
 
@@ -226,12 +226,12 @@ def test_region_mass_counts_empty_regions(rng):
 @pytest.mark.parametrize(
     ("call", "words"),
     [
-        (lambda: testing.paper2d("cauchy"), ["'cauchy'", "flat", "normal", "mixture"]),
-        (lambda: testing.normal(3, prior="cauchy"), ["'cauchy'", "mvnormal", "flat"]),
-        (lambda: testing.normal(0), ["d=0", "at least 1"]),
-        (lambda: testing.docs_pair(0), ["n=0", "at least 1"]),
-        (lambda: testing.pair1d(-1), ["s=-1", "positive"]),
-        (lambda: testing.labels(5), ["K=5", "2, 3, 4"]),
+        (lambda: targets.paper2d("cauchy"), ["'cauchy'", "flat", "normal", "mixture"]),
+        (lambda: targets.normal(3, prior="cauchy"), ["'cauchy'", "mvnormal", "flat"]),
+        (lambda: targets.normal(0), ["d=0", "at least 1"]),
+        (lambda: targets.docs_pair(0), ["n=0", "at least 1"]),
+        (lambda: targets.pair1d(-1), ["s=-1", "positive"]),
+        (lambda: targets.labels(5), ["K=5", "2, 3, 4"]),
     ],
 )
 def test_wrong_arguments_are_named(call, words):
