@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import argparse
 import hashlib
+import importlib
 import json
 import logging
 import os
@@ -34,10 +35,17 @@ from pytensor.graph.op import Op
 
 import pymc_spectral as ps
 
-try:
-    from pymc_spectral import targets
-except ImportError:  # the name before the folders came
-    from pymc_spectral.targets import exact as targets
+
+def module(now: str, before: str):
+    """Import a module of the package by its name now, or by that of before the folders came."""
+    try:
+        return importlib.import_module(f"pymc_spectral.{now}")
+    except ImportError:
+        return importlib.import_module(f"pymc_spectral.{before}")
+
+
+targets = module("targets", "testing")
+efficiency_ratio = module("diagnostics.efficiency", "efficiency").efficiency_ratio
 
 DRAWS, TUNE = 150, 150
 # Seconds, and PyMC's own clocks, differ between any two runs.
