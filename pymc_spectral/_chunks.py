@@ -1,0 +1,26 @@
+"""Work cut into pieces, so that memory does not grow with the size of a result."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+__all__ = ["fitting", "slices"]
+
+
+def slices(total: int, size: int) -> Iterator[slice]:
+    """Cut ``range(total)`` into slices of `size`; the last one may be shorter.
+
+    Parameters
+    ----------
+    total : int
+        Length of what is cut. With 0, nothing is yielded.
+    size : int
+        Length of a piece, at least 1.
+    """
+    for start in range(0, total, size):
+        yield slice(start, min(start + size, total))
+
+
+def fitting(budget: int, per_item: int) -> int:
+    """How many items of `per_item` numbers each a budget of numbers allows, at least one."""
+    return max(1, budget // max(1, per_item))
