@@ -56,7 +56,7 @@ def run_seed(name: str, seed: int) -> dict:
     mass, mass_error = target.region_mass(
         step.partition.predict, np.random.default_rng(seed), N_EXACT, step.n_cells
     )
-    # A mode may fill several cells; the centre of a cell tells which mode it belongs to.
+    # A mode may fill several cells; the center of a cell tells which mode it belongs to.
     mode = target.classify(np.array([step.partition.members(c)[0] for c in range(step.n_cells)]))
     within = (np.arange(target.n_modes)[:, None] == mode).astype(float)
     weight = within @ cells["weight"].values
@@ -88,9 +88,9 @@ def run_smc(name: str, seed: int) -> dict:
     with target.build():
         idata = pm.sample_smc(2000, chains=4, cores=1, random_seed=seed, progressbar=False)
     draws = idata["posterior"][target.variable].values.reshape(-1, target.dim)
-    # Modes are told apart by their nearest centre, on the scale of the model's own variable.
-    centres = target.constrain(target.centres)
-    nearest = np.argmin(((draws[:, None] - centres) ** 2).sum(axis=2), axis=1)
+    # Modes are told apart by their nearest center, on the scale of the model's own variable.
+    centers = target.constrain(target.centers)
+    nearest = np.argmin(((draws[:, None] - centers) ** 2).sum(axis=2), axis=1)
     weight = np.bincount(nearest, minlength=target.n_modes) / len(draws)
     return {"seed": seed, "weight": weight.tolist(), "seconds": time.perf_counter() - start}
 

@@ -19,7 +19,7 @@ from provenance import save
 
 from pymc_spectral import targets
 from pymc_spectral.density.batched import batched_density
-from pymc_spectral.exploration.tempering import temper
+from pymc_spectral.exploration.explorers import explore as find_points
 
 TARGETS = {"paper2d": targets.paper2d, "normal(20)": lambda: targets.normal(20)}
 SEEDS = range(5)
@@ -32,7 +32,7 @@ def measure(name: str) -> dict:
     density = batched_density(model)
     explore, sample, rounds = [], [], []
     for seed in SEEDS:
-        report = temper(model, density=density, rng=np.random.default_rng(seed))[2]
+        report = find_points(model, density=density, random_seed=seed).tempering
         with model:
             idata = pm.sample(random_seed=seed, progressbar=False, compute_convergence_checks=False)
         explore.append(report.seconds)

@@ -1,4 +1,4 @@
-"""Are the reported errors the realised ones? Many seeds against exact answers.
+"""Are the reported errors the realized ones? Many seeds against exact answers.
 
 For every seed: exact draws as exploration, a new partition, new chains. Then the root mean square
 error of posterior means, of weights and of log Z over the seeds is set against the error that each
@@ -51,7 +51,7 @@ def run_seed(name: str, seed: int) -> dict:
         )
     seconds = time.perf_counter() - start
     # Cells in the order of the target's modes, so that one entry is one quantity over the seeds.
-    order = step.partition.predict(target.centres)
+    order = step.partition.predict(target.centers)
     if len(set(order)) != step.n_cells:
         raise RuntimeError(f"{name}, seed {seed}: {step.n_cells} cells for modes in {order}.")
     cells = idata["cells"].isel(cell=order)
@@ -108,7 +108,7 @@ def summary_of_arviz(idata) -> tuple[list[float], list[float]]:
 
 
 def report(runs: list[dict]) -> dict:
-    """Ratios of realised to reported error, and what else the runs should show."""
+    """Ratios of realized to reported error, and what else the runs should show."""
 
     def ratio(error: np.ndarray, reported: np.ndarray) -> list[float]:
         return (np.sqrt(np.mean(error**2, axis=0)) / np.mean(reported, axis=0)).tolist()

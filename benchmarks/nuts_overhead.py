@@ -36,11 +36,11 @@ def pair_of_normals(d: int) -> tuple[pm.Model, np.ndarray]:
     """Model of two unit normals at -10 and 10 in every coordinate, and points of both."""
     with pm.Model() as model:
         x = pm.Flat("x", shape=d, initval=np.full(d, 10.0))
-        squares = [pt.sum((x - centre) ** 2) for centre in (-10.0, 10.0)]
+        squares = [pt.sum((x - center) ** 2) for center in (-10.0, 10.0)]
         pm.Potential("p", pt.logaddexp(-0.5 * squares[0], -0.5 * squares[1]))
     rng = np.random.default_rng(0)
-    centre = np.where(rng.random((2000, 1)) < 0.5, -10.0, 10.0)
-    return model, centre + rng.standard_normal((2000, d))
+    center = np.where(rng.random((2000, 1)) < 0.5, -10.0, 10.0)
+    return model, center + rng.standard_normal((2000, d))
 
 
 def measure(d: int) -> dict:

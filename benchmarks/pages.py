@@ -1,8 +1,11 @@
-"""Write the tables of ``docs/accuracy.md`` and ``docs/limits.md`` from the committed results.
+"""Write what pages of ``docs`` take from elsewhere.
+
+``accuracy.md`` and ``limits.md`` take tables from the committed results, ``diagnostics.md`` the
+limits of findings from the package, and ``how_it_works.md`` its list of PyMC's private names.
 
     python benchmarks/pages.py [--check]
 
-No result on these pages is typed; ``--check`` changes nothing and fails if one has drifted.
+No such number on these pages is typed; ``--check`` changes nothing and fails if one has drifted.
 """
 
 import argparse
@@ -10,10 +13,16 @@ import importlib.util
 import json
 import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
+
+from pymc_spectral._pymc import CHECKED_ON, PRIVATE_NAMES
+from pymc_spectral.diagnostics.thresholds import THRESHOLDS, Threshold
 
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "benchmarks" / "results"
+# Yes or no, and nothing that a page could add.
+WITHOUT_LIMITS = ("bridge_not_converged",)
 END_TO_END = ("paper2d", "twenty", "ten_d", "labels", "docs_pair4", "docs_pair80")
 
 
@@ -65,7 +74,7 @@ def honest_errors() -> str:
         ])  # fmt: skip
     header = ["target", "seeds", "means", "means of draws alone", "weights",
               "largest error of a weight, in its own", "log Z",
-              "means by `az.mcse`", "largest r_hat", "gain by fresh points"]  # fmt: skip
+              "means by `az.mcse`", "largest r_hat", "gain by proposed points"]  # fmt: skip
     return f"{table(header, rows)}\n\n{source(found)}"
 
 
@@ -173,9 +182,70 @@ def healthy() -> str:
     )
 
 
-PAGES = {
-    "accuracy.md": (honest_errors, end_to_end, smc, speed),
-    "limits.md": (missed_half, missed_mode, two_modes, healthy),
+def limits(threshold: Threshold) -> dict[str, str]:
+    """Limits of a figure in words, by severity."""
+    found = {"information": threshold.info, "warning": threshold.warning}
+    words = {}
+    for severity, limit in found.items():
+        if limit is None:
+            words[severity] = "never"
+        elif limit == 0 and threshold.side == "above":
+            words[severity] = "any"
+        else:
+            number = threshold.form.format(limit).replace("%", " %")
+            words[severity] = f"{threshold.side} {number}"
+    return words
+
+
+def limits_of(code: str) -> str:
+    """One line with all limits of a finding."""
+    lines = []
+    for threshold in THRESHOLDS.values():
+        if threshold.code == code:
+            said = [
+                f"{'a warning' if severity == 'warning' else severity} "
+                f"{'if any' if words == 'any' else words}"
+                for severity, words in limits(threshold).items()
+                if words != "never"
+            ]
+            lines.append(f"{threshold.figure}: {', '.join(said)}")
+    return f"*Limits:* {'; '.join(lines)}."
+
+
+def limits_of_findings() -> str:
+    rows = [
+        [f"`{t.code}`", t.figure, limits(t)["information"], limits(t)["warning"], t.source]
+        for t in THRESHOLDS.values()
+    ]
+    return table(["finding", "what is compared", "information", "warning", "set by"], rows)
+
+
+def private_names() -> str:
+    rows = [
+        [f"`{entry.owner}`", ", ".join(f"`{name}`" for name in entry.names), entry.purpose]
+        for entry in PRIVATE_NAMES
+    ]
+    checked = f"Last checked on PyMC {' and '.join(CHECKED_ON)}."
+    return f"{table(['where', 'names', 'what for'], rows)}\n\n{checked}"
+
+
+def by_name(*functions: Callable[[], str]) -> dict[str, Callable[[], str]]:
+    """Blocks of a page that are called as the functions that write them."""
+    return {function.__name__: function for function in functions}
+
+
+PAGES: dict[str, dict[str, Callable[[], str]]] = {
+    "accuracy.md": by_name(honest_errors, end_to_end, smc, speed),
+    "limits.md": by_name(missed_half, missed_mode, two_modes, healthy),
+    "diagnostics.md": {
+        **{
+            f"limits_{code}": partial(limits_of, code)
+            for code in dict.fromkeys(t.code for t in THRESHOLDS.values())
+            if code not in WITHOUT_LIMITS
+        },
+        **by_name(limits_of_findings),
+    },
+    "how_it_works.md": by_name(private_names),
 }
 
 
@@ -184,15 +254,15 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--check", action="store_true", help="only say whether pages are right")
     arguments = parser.parse_args()
-    for name, blocks in PAGES.items():
-        page = ROOT / "docs" / name
+    for file, blocks in PAGES.items():
+        page = ROOT / "docs" / file
         old = page.read_text()
-        new = paper.fill(old, {block.__name__: block() for block in blocks})
+        new = paper.fill(old, {name: block() for name, block in blocks.items()})
         if not arguments.check:
             page.write_text(new)
             print(f"{page} written")
         elif old != new:
-            sys.exit(f"docs/{name} differs from the results: run benchmarks/pages.py")
+            sys.exit(f"docs/{file} differs from what it shows: run benchmarks/pages.py")
 
 
 if __name__ == "__main__":

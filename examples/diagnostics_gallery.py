@@ -6,7 +6,7 @@ The main observations to make are:
   points, swaps accepted at all temperatures;
 - two modes in one cell and a boundary through a mode are found and said; a mode that was never
   explored is seen only if a chain strays there;
-- colours and markers of a cell are the same in every picture, with 2 parameters as with 30.
+- colors and markers of a cell are the same in every picture, with 2 parameters as with 30.
 
 Run it as ``python3 examples/diagnostics_gallery.py --out docs/images`` to make the pictures anew.
 """

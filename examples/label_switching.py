@@ -6,9 +6,9 @@ nothing is forbidden.
 
 The main observations to make are:
 
-- six labellings are found, and each weighs 1/6 within its error, though nothing told the step
+- six labelings are found, and each weighs 1/6 within its error, though nothing told the step
   that they must be equal: a check of the whole method that costs nothing;
-- the log marginal likelihood holds the log 6 that is lost when one labelling is taken for all;
+- the log marginal likelihood holds the log 6 that is lost when one labeling is taken for all;
 - quantities that do not depend on the labels, such as the sorted means, are estimated from all six.
 """
 
@@ -49,7 +49,7 @@ def main() -> None:
             **size, step=step, chains=step.n_cells, random_seed=arguments.seed, progressbar=False
         )
 
-    print(f"{step.n_cells} cells; there are {factorial(K)} labellings.\n")
+    print(f"{step.n_cells} cells; there are {factorial(K)} labelings.\n")
     print(ps.cell_summary(idata, var_names="mu", round_to=4).to_string())
     print("\n", ps.summary(idata).to_string(), sep="")
 
@@ -57,7 +57,7 @@ def main() -> None:
     print(
         f"\nLog marginal likelihood: {float(cells['log_marginal_likelihood']):.3f} "
         f"± {float(cells['log_marginal_likelihood_mcse']):.3f}"
-        f"\nBy integration on a grid: {truth:.3f}, of one labelling {truth - log(factorial(K)):.3f}"
+        f"\nBy integration on a grid: {truth:.3f}, of one labeling {truth - log(factorial(K)):.3f}"
     )
 
 

@@ -50,9 +50,9 @@ def exact_weight(signs: np.ndarray) -> float:
 
 def picture(plain, idata, path: str) -> None:
     figure, axes = plt.subplots(1, 2, figsize=(10, 4.8), sharex=True, sharey=True, layout="tight")
-    colours = plt.get_cmap("tab10").colors
+    colors = plt.get_cmap("tab10").colors
     for chain, draws in enumerate(plain.posterior["x"].values):
-        axes[0].plot(*draws.T, ".", ms=3, alpha=0.5, color=colours[chain], label=f"chain {chain}")
+        axes[0].plot(*draws.T, ".", ms=3, alpha=0.5, color=colors[chain], label=f"chain {chain}")
     axes[0].set_title("pm.sample(): each chain stays where it started", fontsize=11)
     axes[0].legend(loc="center", frameon=False, markerscale=3)
 
@@ -60,10 +60,10 @@ def picture(plain, idata, path: str) -> None:
     cell_of_draw = idata.sample_stats["cell"].values.ravel()
     for cell, row in ps.cell_summary(idata).iterrows():
         mine = draws[cell_of_draw == cell]
-        axes[1].plot(*mine.T, ".", ms=3, alpha=0.5, color=colours[cell])
-        centre = row[["x[0]", "x[1]"]].to_numpy(dtype=float)
-        text = f"{row['weight']:.3f} ± {row['weight_mcse']:.3f}\nexact {exact_weight(centre):.3f}"
-        axes[1].annotate(text, centre * [0.5, 0.42], ha="center", va="center", color=colours[cell])
+        axes[1].plot(*mine.T, ".", ms=3, alpha=0.5, color=colors[cell])
+        center = row[["x[0]", "x[1]"]].to_numpy(dtype=float)
+        text = f"{row['weight']:.3f} ± {row['weight_mcse']:.3f}\nexact {exact_weight(center):.3f}"
+        axes[1].annotate(text, center * [0.5, 0.42], ha="center", va="center", color=colors[cell])
     axes[1].set_title("SpectralPartitionStep(): weights, with errors", fontsize=11)
     for axis in axes:
         axis.set(xlabel="x[0]", ylabel="x[1]")

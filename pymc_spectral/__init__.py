@@ -1,15 +1,22 @@
 """Sample multimodal posteriors in PyMC, and know the weight of each mode.
 
-The method of Basse, Pillai & Smith, in the order of the modules:
+The method of Basse, Pillai & Smith, a folder for each stage, in the order in which data flow:
 
-1. ``density``, ``tempering``, ``explore``: points that cover the modes, by parallel tempering.
-2. ``partition``: spectral clustering of the points cuts the space into cells, one per mode.
-3. ``restrict``, ``kernels``: the model's log density confined to a cell, and what moves in it.
-4. ``step``: one PyMC chain per cell; each draw carries the four terms of its bridge.
-5. ``bridge``: the mass of every cell, with its error; their sum is the evidence.
-6. ``reweight``, ``pooled``, ``summary``: equal-weight draws of the whole posterior, and tables with
-   honest errors, to which the bridge's own points contribute.
-7. ``record``, ``diagnostics``, ``plots``: what to know before the answer is believed, and pictures.
+- ``density``: the model's log density, on many unconstrained points at once.
+- ``exploration``: points that cover the modes, by parallel tempering or from what the user has.
+- ``partition``: from points to cells. Spectral clustering of some of them, the landmarks; segments
+  without a valley of the density between them are joined; the outcome is a frozen rule.
+- ``cells``: inside one cell. The log density confined to it, and the kernels that move there.
+- ``bridge``: the mass of each cell, by bridge sampling, with its error.
+- ``result``: what the user gets. Draws of equal weight, means and tables with honest errors.
+- ``diagnostics``: when to believe it. What is known about a run, and the findings read from it.
+- ``plots``: pictures of a result.
+- ``targets``: models with exact answers, for tests, examples and benchmarks.
+
+``step`` joins the stages and meets PyMC's contract. Modules with a leading underscore serve all
+folders: ``_step_arguments`` (arguments checked as a whole), ``_pymc`` (every private name of PyMC),
+``_inference_data`` (InferenceData and DataTree in and out), ``_validate``, ``_autocorrelation``,
+``_chunks`` and ``_progress``.
 """
 
 from pymc_spectral._version import __version__ as __version__
@@ -20,14 +27,12 @@ from pymc_spectral.diagnostics.efficiency import (
 )
 from pymc_spectral.diagnostics.report import diagnose
 from pymc_spectral.partition.estimators import KMeansPartition, SpectralPartition
-from pymc_spectral.plots.pictures import (
-    plot_cells,
-    plot_overview,
-    plot_partition,
-    plot_spectrum,
-    plot_tempering,
-    plot_weights,
-)
+from pymc_spectral.plots.cells import plot_cells
+from pymc_spectral.plots.overview import plot_overview
+from pymc_spectral.plots.partition import plot_partition
+from pymc_spectral.plots.spectrum import plot_spectrum
+from pymc_spectral.plots.tempering import plot_tempering
+from pymc_spectral.plots.weights import plot_weights
 from pymc_spectral.result.reweighting import reweight
 from pymc_spectral.result.tables import cell_summary, summary
 from pymc_spectral.step import SpectralPartitionStep

@@ -8,15 +8,38 @@ doi:10.1214/ss/1177011137).
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from typing import Any
+
 import numpy as np
 from scipy.fft import irfft, next_fast_len, rfft
 from scipy.special import ndtri
 from scipy.stats import rankdata
 
-__all__ = ["bulk_ess", "centred_time", "mean_variance", "rank_rhat", "split_chains"]
+from pymc_spectral._chunks import fitting, slices
 
-# Rows times columns handled in one go: bounds the memory of the Fourier transforms.
+__all__ = [
+    "bulk_ess",
+    "centered_time",
+    "mean_variance",
+    "rank_rhat",
+    "split_chains",
+    "variance_left",
+]
+
+# Rows times columns handled in one go: bounds the memory of the Fourier transforms. Heuristic:
+# 16 MB of draws, and a few times that of their spectra.
 _CHUNK = 2_000_000
+
+# Draws of a chain below which its autocorrelations mean nothing, as in ArviZ.
+_MIN_DRAWS = 4
+
+# Least part of a variance that is taken to be left when means are subtracted: below a few effective
+# draws for each mean, the formula's correction would be a guess. Heuristic: at most a factor of 4.
+_LEAST_LEFT = 0.25
+
+# Normal scores of ranks, (rank - 3/8) / (n + 1/4) (Blom 1958; Vehtari et al. 2021, equation 14).
+_BLOM = 0.375, 0.25
 
 
 def split_chains(x: np.ndarray) -> np.ndarray:
@@ -29,6 +52,7 @@ def _autocovariance(x: np.ndarray) -> np.ndarray:
     """Return the biased autocovariances along axis 1, averaged over the chains of axis 0."""
     n = x.shape[1]
     size = next_fast_len(2 * n, real=True)
+    # Padded with zeros to twice the length, so that the end does not meet the beginning.
     spectrum = rfft(x, n=size, axis=1)
     power = np.mean(spectrum.real**2 + spectrum.imag**2, axis=0)
     return irfft(power, n=size, axis=0)[:n] / n
@@ -51,6 +75,7 @@ def integrated_time(rho: np.ndarray, total: int) -> np.ndarray:
         ``1 + 2 * sum_k rho_k``.
     """
     pairs = rho[: rho.shape[0] // 2 * 2]
+    # Sums of two neighbors are positive and fall, for any reversible chain (Geyer 1992).
     pairs = pairs[0::2] + pairs[1::2]
     positive = np.logical_and.accumulate(pairs > 0, axis=0)
     monotone = np.minimum.accumulate(np.where(positive, pairs, 0.0), axis=0)
@@ -58,10 +83,10 @@ def integrated_time(rho: np.ndarray, total: int) -> np.ndarray:
     return np.maximum(tau, 1.0 / np.log10(max(total, 10)))
 
 
-def centred_time(x: np.ndarray) -> float:
+def centered_time(x: np.ndarray) -> float:
     """Return the autocorrelation time of a (chains, draws) series with its mean removed."""
     covariance = _autocovariance(x)
-    if not covariance[0] > 0 or x.shape[1] < 4:
+    if not covariance[0] > 0 or x.shape[1] < _MIN_DRAWS:
         return 1.0
     return float(integrated_time(covariance / covariance[0], x.size))
 
@@ -81,10 +106,28 @@ def _combined(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return variance, integrated_time(rho, chains * n)
 
 
-def _chunks(shape: tuple[int, ...]) -> list[slice]:
+def _parts(x: np.ndarray) -> Iterator[slice]:
     """Cut the last axis of a (chains, draws, p) array into pieces of bounded size."""
-    step = max(1, _CHUNK // max(1, shape[0] * shape[1]))
-    return [slice(i, i + step) for i in range(0, shape[2], step)]
+    return slices(x.shape[2], fitting(_CHUNK, x.shape[0] * x.shape[1]))
+
+
+def variance_left(time: Any, total: int, n_means: float = 1.0) -> Any:
+    """Return the part of a mean's variance that is left in a series after subtracting means.
+
+    Subtracting m means, estimated from n draws with autocorrelation time tau, takes m of the
+    ``n / tau`` degrees of freedom: it lowers the variance by the factor ``1 - tau m / n``. Divide
+    an estimated variance by it.
+
+    Parameters
+    ----------
+    time : float or ndarray
+        Autocorrelation time tau.
+    total : int
+        Number of draws n.
+    n_means : float
+        Number of means m.
+    """
+    return np.maximum(1.0 - time * n_means / total, _LEAST_LEFT)
 
 
 def mean_variance(x: np.ndarray) -> np.ndarray:
@@ -106,18 +149,18 @@ def mean_variance(x: np.ndarray) -> np.ndarray:
     slow series and raise the answer. Compared with splitting chains and adding the variance of
     their means, as R-hat's ESS does, this halves the scatter of the answer for slow chains (0.18
     against 0.32 for one chain of 1000 worth 50 draws). Below about 20 effective draws it answers
-    low, by a tenth, where splitting does not; R-hat is far from 1 there. The mean that was taken
-    out took its share of the variance with it, which is given back.
+    low, by a tenth, where splitting does not; R-hat is far from 1 there. The variance that went
+    with the subtracted mean is put back, see :func:`variance_left`.
     """
-    if x.shape[1] < 4:
+    if x.shape[1] < _MIN_DRAWS:
         return np.full(x.shape[2], np.nan)
     out = np.empty(x.shape[2])
     total = x.shape[0] * x.shape[1]
-    for part in _chunks(x.shape):
+    for part in _parts(x):
         covariance = _autocovariance(x[:, :, part] - x[:, :, part].mean(axis=(0, 1)))
         variance = np.maximum(covariance[0], 0.0)
         tau = integrated_time(covariance / np.where(variance > 0, variance, 1.0), total)
-        out[part] = variance * tau / total / np.maximum(1.0 - tau / total, 0.25)
+        out[part] = variance * tau / total / variance_left(tau, total)
     return out
 
 
@@ -125,47 +168,52 @@ def _rank_normal(x: np.ndarray) -> np.ndarray:
     """Replace draws by the normal scores of their ranks among all chains."""
     flat = x.reshape(-1, x.shape[2])
     ranks = rankdata(flat, axis=0, method="average")
-    return ndtri((ranks - 0.375) / (flat.shape[0] + 0.25)).reshape(x.shape)
+    return ndtri((ranks - _BLOM[0]) / (flat.shape[0] + _BLOM[1])).reshape(x.shape)
 
 
 def bulk_ess(x: np.ndarray) -> np.ndarray:
-    """Return the rank-normalised split ESS of every column of (chains, draws, p).
+    """Return the rank-normalized split ESS of every column of (chains, draws, p).
 
     NaN for a column that does not vary or is not finite, and with fewer than 4 draws a chain.
     """
-    return _ranked(x, "ess")
+    return _of_halves(x, _ess_of)
 
 
 def rank_rhat(x: np.ndarray) -> np.ndarray:
-    """Return the rank-normalised split R-hat, the larger of bulk and tail, for every column.
+    """Return the rank-normalized split R-hat, the larger of bulk and tail, for every column.
 
     NaN for a column that does not vary or is not finite, and with fewer than 4 draws a chain.
     """
-    return _ranked(x, "rhat")
+    return _of_halves(x, _rhat_of)
 
 
-def _ranked(x: np.ndarray, what: str) -> np.ndarray:
-    """Run a rank-normalised diagnostic over the columns that vary, piece by piece."""
+def _of_halves(x: np.ndarray, diagnostic: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
+    """Apply a diagnostic of split chains to the columns that vary, piece by piece."""
     out = np.full(x.shape[2], np.nan)
-    if x.shape[1] < 4:
+    if x.shape[1] < _MIN_DRAWS:
         return out
-    for part in _chunks(x.shape):
+    for part in _parts(x):
         piece = x[:, :, part]
         with np.errstate(invalid="ignore"):
             spread = np.ptp(piece.reshape(-1, piece.shape[2]), axis=0)
         good = np.isfinite(spread) & (spread > 0)
-        if not good.any():
-            continue
-        halves = split_chains(piece[:, :, good])
-        if what == "ess":
-            _, tau = _combined(_rank_normal(halves))
-            values = halves.shape[0] * halves.shape[1] / tau
-        else:
-            flat = halves.reshape(-1, halves.shape[2])
-            folded = np.abs(halves - np.median(flat, axis=0))
-            values = np.fmax(_rhat(_rank_normal(halves)), _rhat(_rank_normal(folded)))
-        out[np.arange(x.shape[2])[part][good]] = values
+        if good.any():
+            columns = np.arange(x.shape[2])[part][good]
+            out[columns] = diagnostic(split_chains(piece[:, :, good]))
     return out
+
+
+def _ess_of(halves: np.ndarray) -> np.ndarray:
+    """Return the bulk ESS of chains that are already split."""
+    _, tau = _combined(_rank_normal(halves))
+    return halves.shape[0] * halves.shape[1] / tau
+
+
+def _rhat_of(halves: np.ndarray) -> np.ndarray:
+    """Return the larger R-hat, of bulk and of tail, of chains that are already split."""
+    flat = halves.reshape(-1, halves.shape[2])
+    folded = np.abs(halves - np.median(flat, axis=0))
+    return np.fmax(_rhat(_rank_normal(halves)), _rhat(_rank_normal(folded)))
 
 
 def _rhat(x: np.ndarray) -> np.ndarray:

@@ -11,45 +11,15 @@ from typing import Any
 import numpy as np
 import pymc as pm
 from pymc.util import get_value_vars_from_user_vars
-from pymc.vartypes import continuous_types
 
-from pymc_spectral.partition.estimators import KMeansPartition, SpectralPartition
-
-__all__ = [
-    "PARTITIONS",
-    "as_options",
-    "check_model",
-    "check_names",
-    "check_partition",
-    "check_rounds",
-    "check_seed",
-    "check_vars",
-    "one_of",
-]
-
-PARTITIONS = {"spectral": SpectralPartition, "kmeans": KMeansPartition}
+__all__ = ["as_options", "check_names", "check_rounds", "check_seed", "check_vars", "one_of"]
 
 
 def one_of(name: str, value: Any, options: Sequence[str]) -> Any:
-    """Refuse an unknown option."""
+    """Return an option, or refuse one that is unknown."""
     if value not in options:
         raise ValueError(f"{name}={value!r} is unknown: use one of {', '.join(options)}.")
     return value
-
-
-def check_model(model: pm.Model) -> None:
-    """Refuse models without free variables, or with discrete ones."""
-    if not model.free_RVs:
-        raise ValueError(
-            "This model has no free variables, only observed ones: there is nothing to sample."
-        )
-    discrete = [v.name for v in model.value_vars if v.dtype not in continuous_types]
-    if discrete:
-        raise ValueError(
-            f"{', '.join(discrete)} discrete: SpectralPartitionStep needs a continuous space. "
-            "Marginalise them (e.g. pymc_extras.marginalize, pm.Mixture), or sample with pm.sample "
-            "alone."
-        )
 
 
 def check_vars(vars: Any, model: pm.Model) -> list[Any]:
@@ -72,8 +42,8 @@ def check_rounds(
     rounds: int, n_landmarks: int | Sequence[int], round_draws: int | Sequence[int]
 ) -> tuple[int, list[int], list[int]]:
     """Spread numbers over rounds."""
-    if isinstance(rounds, bool) or int(rounds) != rounds or rounds < 1:
-        raise ValueError(f"rounds={rounds!r} must be a positive integer.")
+    if isinstance(rounds, bool) or not isinstance(rounds, int | np.integer) or rounds < 1:
+        raise ValueError(f"rounds={rounds!r} must be a positive integer: pass rounds=2, say.")
     out = []
     for name, value, n in (
         ("n_landmarks", n_landmarks, rounds),
@@ -116,21 +86,3 @@ def check_seed(random_seed: Any) -> None:
         raise TypeError(
             f"random_seed={random_seed!r} is not an integer: pass random_seed=1, say, or None."
         )
-
-
-def check_partition(partition: Any, n_cells: Any, options: dict[str, Any]) -> Any:
-    """Return the estimator passed, or None if it was given by name."""
-    if isinstance(partition, str):
-        one_of("partition", partition, list(PARTITIONS))
-        check_names("partition_kwargs", options, partition, PARTITIONS[partition]().get_params())
-        if partition == "kmeans" and n_cells == "auto":
-            raise ValueError('partition="kmeans" needs a number of cells: pass n_cells=4, say.')
-        return None
-    if not isinstance(partition, SpectralPartition | KMeansPartition):
-        raise TypeError(
-            f"partition={partition!r} is neither a name ({', '.join(PARTITIONS)}) nor a "
-            "SpectralPartition or KMeansPartition."
-        )
-    if options:
-        raise TypeError("partition_kwargs goes with a partition given by name; set them on it.")
-    return partition

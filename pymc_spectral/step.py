@@ -5,64 +5,65 @@ from __future__ import annotations
 import inspect
 import logging
 from collections.abc import Sequence
-from typing import Any, Literal, Self, get_args
+from typing import Any, Literal, NamedTuple, Self, get_args
 
 import numpy as np
 import pymc as pm
-from numpy.typing import ArrayLike
+import xarray as xr
 from pymc.blocking import DictToArrayBijection, PointType, RaveledVars, StatsType
 from pymc.exceptions import SamplingError
 from pymc.model import modelcontext
 from pymc.step_methods.compound import BlockedStep, Competence, StepMethodState
 from pymc.step_methods.state import DataClassState, WithSamplingState, dataclass_state
 
-from pymc_spectral import _pymc
+from pymc_spectral._inference_data import close_groups, open_groups, stat_values
 from pymc_spectral._progress import ScanProgress
-from pymc_spectral._pymc import calling_pm_sample, chain_index, exact_rounding, in_compound
-from pymc_spectral._validate import (
-    PARTITIONS,
-    as_options,
-    check_model,
-    check_names,
-    check_partition,
-    check_rounds,
-    check_seed,
-    check_vars,
-    one_of,
+from pymc_spectral._pymc import (
+    PyMCCall,
+    all_variables_at,
+    chain_index,
+    check_route,
+    exact_rounding,
+    install,
+    register,
 )
-from pymc_spectral.bridge.estimate import BridgeKind
+from pymc_spectral._step_arguments import N_LANDMARKS, ROUND_DRAWS, LearningPlan
+from pymc_spectral._validate import as_options, check_names, check_seed, check_vars, one_of
+from pymc_spectral.bridge.estimate import BridgeError, BridgeKind
 from pymc_spectral.bridge.proposal import ProposalKind, StreamingProposal
-from pymc_spectral.cells.kernels import (
-    NUTS_OPTIONS,
-    Kernel,
-    KernelName,
-    make_kernel,
-    resolve_kernel,
+from pymc_spectral.bridge.weights import (
+    BOUNDARY_HIT,
+    BRIDGE_STATS,
+    CELL,
+    FRESH_POINT,
+    LOG_TARGET_DRAW,
+    MARK,
+    NAN_LOGP,
+    PROPOSAL_FIT,
+    STATS,
+    cell_of_chain,
 )
-from pymc_spectral.cells.target import CODES_BELOW, RestrictedTarget
-from pymc_spectral.density.batched import batched_density
-from pymc_spectral.diagnostics.report import report
-from pymc_spectral.diagnostics.snapshot import record
-from pymc_spectral.exploration.explorers import Exploration, explore
-from pymc_spectral.exploration.tempering import TEMPERING_OPTIONS
-from pymc_spectral.result.proposed_points import FRESH_POINT, evaluate_fresh
-from pymc_spectral.result.reweighting import reweight
+from pymc_spectral.cells.kernel_protocol import Kernel
+from pymc_spectral.cells.kernels import NUTS_OPTIONS, KernelName, make_kernel, resolve_kernel
+from pymc_spectral.cells.restricted_target import RestrictedTarget, Verdict
+from pymc_spectral.density.batched import BatchedDensity, batched_density
+from pymc_spectral.density.coordinates import coordinate_names
+from pymc_spectral.density.fingerprint import ModelFingerprint, fingerprint
+from pymc_spectral.density.model_graph import check_model
+from pymc_spectral.diagnostics.coverage import MAX_COMPARED, Coverage, coverage
+from pymc_spectral.diagnostics.report import find, log_findings, with_findings
+from pymc_spectral.diagnostics.snapshot import exploration_group, partition_group
+from pymc_spectral.exploration.explorers import Exploration, unconstrained_draws
+from pymc_spectral.exploration.explorers import explore as explore_model
+from pymc_spectral.exploration.tempering import TemperingConfig
+from pymc_spectral.partition.config import as_covariance
+from pymc_spectral.result.proposed_points import with_proposed_points
+from pymc_spectral.result.reweighting import reweighted
 
 __all__ = ["SpectralPartitionStep"]
 
-_log = logging.getLogger(__name__)
-
-STATS: dict[str, tuple[Any, list]] = {
-    "cell": (np.int64, []),
-    "log_target_draw": (np.float64, []),
-    "log_proposal_draw": (np.float64, []),
-    "log_target_fresh": (np.float64, []),
-    "log_proposal_fresh": (np.float64, []),
-    "proposal_fit": (np.int64, []),
-    "boundary_hit": (bool, []),
-    "nan_logp": (np.int64, []),
-}
-"""Sampler stats of every draw, beside those of the kernel; see ``docs/result.md``."""
+STRAY_SHARE = 0.01
+"""An explored point that is no draw, lower than all but this share of the draws, is a stray one."""
 
 
 @dataclass_state
@@ -74,6 +75,31 @@ class SpectralPartitionStepState(StepMethodState):
     kernel_step: DataClassState
     stream: Any
     pending_start: Any
+
+
+class BridgeRow(NamedTuple):
+    """What the bridge needs of one draw.
+
+    Attributes
+    ----------
+    terms : tuple of float
+        The four bridge terms, in the order of their stats.
+    fit : int
+        Which fit of the proposal they belong to.
+    proposed : ndarray (d,) or NaN
+        The proposed point.
+    nan_logp : bool
+        Whether the log density is NaN there.
+    """
+
+    terms: tuple[float, float, float, float]
+    fit: int
+    proposed: np.ndarray | float
+    nan_logp: bool
+
+
+WHILE_TUNING = BridgeRow((np.nan, np.nan, np.nan, np.nan), -1, np.nan, False)
+"""Draws of the tuning are not weighed."""
 
 
 class SpectralPartitionStep(BlockedStep):
@@ -113,17 +139,19 @@ class SpectralPartitionStep(BlockedStep):
         round. Ignored when ``rounds=1``.
     partition : {"spectral", "kmeans"} or estimator
         Or an instance such as ``SpectralPartition(n_cells=4, affinity="gaussian", Q=Q)``, which
-        then decides about `n_cells` and `n_landmarks` itself. If it is fitted already, nothing is
-        explored.
+        decides about the number of cells and landmarks itself, so that `n_cells` and `n_landmarks`
+        beside it are refused. If it is fitted already, nothing is explored, and `explore` and
+        `rounds` are refused too.
     bridge : {"optimal", "geometric"}
         Bridge function; ``"geometric"`` is the paper's, with a larger error.
     proposal : {"normal", "student"}
         Density that the bridge compares each cell with. ``"student"`` for heavy tails.
     pool_fresh : bool
-        Keep the values of all variables at the bridge's fresh points, in the group ``cell_fresh``,
-        so that :func:`pymc_spectral.summary` can use these points beside the draws: more accurate
-        means for no further evaluation of the density. False makes the result smaller, by as much
-        as ``posterior`` takes, and saves the time to compute the variables there.
+        Keep the values of all variables at the bridge's proposed points, in the group
+        ``cell_fresh``, so that :func:`pymc_spectral.summary` can use these points beside the draws:
+        more accurate means for no further evaluation of the density. False makes the result
+        smaller, by as much as ``posterior`` takes, and saves the time to compute the variables
+        there.
     random_seed : int, optional
         Seeds exploration and partition. The chains are seeded by ``pm.sample``.
     progressbar : bool
@@ -134,8 +162,9 @@ class SpectralPartitionStep(BlockedStep):
         Passed to the kernel, e.g. ``{"target_accept": 0.9}``.
     partition_kwargs : dict, optional
         Passed to the partition when it is given by name.
-    explore_kwargs : dict, optional
-        Passed to the explorer, see :func:`pymc_spectral.explore`.
+    explore_kwargs : dict or TemperingConfig, optional
+        Passed to the explorer: for tempering the fields of
+        :class:`pymc_spectral.exploration.tempering.TemperingConfig` and ``n_points``.
     compile_kwargs : dict, optional
         Passed to PyTensor when the model is compiled.
 
@@ -144,7 +173,8 @@ class SpectralPartitionStep(BlockedStep):
     partition : SpectralPartition or KMeansPartition
         Fitted partition of the raveled ``model.value_vars``.
     exploration : Exploration or None
-        Points that it was learned from.
+        Points that the partition was learned from: those of the explorer, and the draws of all
+        rounds but the last. None if a fitted partition was handed in.
     n_cells : int
         Number of cells found.
 
@@ -152,13 +182,13 @@ class SpectralPartitionStep(BlockedStep):
     -----
     Called by PyMC in this order:
 
-    1. ``__init__`` explores, partitions and compiles, in the parent process.
-    2. ``_progressbar_config(n_chains)`` comes before the first draw, in the parent; here a number
-       of chains that leaves a cell empty is refused.
+    1. ``__init__`` checks all arguments, explores, partitions and compiles, in the parent process.
+    2. ``_progressbar_config(n_chains)`` comes before the first draw, in the parent; here a run is
+       refused that could not be weighed: too few chains, a model that has changed.
     3. ``set_rng`` (PyMC < 6.3) or ``setup_chain`` begins a chain, in its worker: the generator
        says which chain it is, so which cell. All state of an earlier chain is dropped.
     4. ``step`` makes a draw and its four bridge terms; ``stop_tuning`` ends the tuning.
-    5. ``finish``, through the wrapper of :mod:`pymc_spectral._pymc`, weighs the cells.
+    5. ``finish``, through the wrapper in :mod:`pymc_spectral._pymc`, weighs the cells.
 
     References
     ----------
@@ -173,8 +203,7 @@ class SpectralPartitionStep(BlockedStep):
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Self:
         """Refuse models that cannot be sampled before PyMC's own bookkeeping starts."""
-        model = modelcontext(kwargs.get("model"))
-        check_model(model)
+        check_model(modelcontext(kwargs.get("model")))
         return super().__new__(cls, *args, **kwargs)
 
     def __init__(
@@ -185,8 +214,8 @@ class SpectralPartitionStep(BlockedStep):
         explore: Any = None,
         kernel: KernelName | type[BlockedStep] | None = None,
         rounds: int = 1,
-        n_landmarks: int | Sequence[int] = 1000,
-        round_draws: int | Sequence[int] = 500,
+        n_landmarks: int | Sequence[int] = N_LANDMARKS,
+        round_draws: int | Sequence[int] = ROUND_DRAWS,
         partition: Any = "spectral",
         bridge: BridgeKind = "optimal",
         proposal: ProposalKind = "normal",
@@ -196,7 +225,7 @@ class SpectralPartitionStep(BlockedStep):
         model: pm.Model | None = None,
         kernel_kwargs: dict[str, Any] | None = None,
         partition_kwargs: dict[str, Any] | None = None,
-        explore_kwargs: dict[str, Any] | None = None,
+        explore_kwargs: dict[str, Any] | TemperingConfig | None = None,
         compile_kwargs: dict[str, Any] | None = None,
     ):
         self.model = modelcontext(model)
@@ -206,53 +235,66 @@ class SpectralPartitionStep(BlockedStep):
         self.pool_fresh = bool(pool_fresh)
         self._kernel_kwargs = as_options("kernel_kwargs", kernel_kwargs)
         self._compile_kwargs = as_options("compile_kwargs", compile_kwargs)
-        partition_options = as_options("partition_kwargs", partition_kwargs)
-        explore_options = as_options("explore_kwargs", explore_kwargs)
-        if explore is None or (isinstance(explore, str) and explore == "tempering"):
-            check_names("explore_kwargs", explore_options, "tempering", TEMPERING_OPTIONS)
         check_seed(random_seed)
-        n_rounds, landmarks, draws = check_rounds(rounds, n_landmarks, round_draws)
-
+        plan = LearningPlan.check(
+            explore=explore,
+            explore_kwargs=explore_kwargs,
+            partition=partition,
+            partition_kwargs=partition_kwargs,
+            n_cells=n_cells,
+            rounds=rounds,
+            n_landmarks=n_landmarks,
+            round_draws=round_draws,
+        )
         density = batched_density(self.model, compile_kwargs=self._compile_kwargs)
-        self._kernel_class, self.kernel_name = resolve_kernel(kernel, density.has_gradient)
+        self._kernel_class, self.kernel_name = resolve_kernel(
+            kernel, density.has_gradient, self._compile_kwargs
+        )
         if self.kernel_name == "nuts":
             check_names("kernel_kwargs", self._kernel_kwargs, "pm.NUTS", NUTS_OPTIONS)
-        template = check_partition(partition, n_cells, partition_options)
-
-        seeds = np.random.SeedSequence(random_seed)
-        explore_seed, partition_seed, round_seed, row_seed = seeds.spawn(4)
-        self._row_seed = int(row_seed.generate_state(1)[0])
+        self._learned_from: ModelFingerprint = fingerprint(self.model)
         self.exploration: Exploration | None = None
-        if template is not None and hasattr(template, "rule_"):
-            self._adopt(template)
+        *learning_seeds, row_seed = np.random.SeedSequence(random_seed).spawn(4)
+        self._row_seed = int(row_seed.generate_state(1)[0])
+        if plan.is_fitted:
+            self._adopt(plan.partition)
         else:
-            self.exploration = _explore(
-                self.model,
-                explore,
-                density=density,
-                rng=np.random.default_rng(explore_seed),
-                progressbar=progressbar,
-                **explore_options,
-            )
-            points = self.exploration.points
-            for this_round in range(n_rounds):
-                fitted = _fit(
-                    template or PARTITIONS[partition],
-                    points,
-                    density.logp,
-                    n_cells=n_cells,
-                    n_landmarks=landmarks[this_round],
-                    random_state=int(partition_seed.spawn(1)[0].generate_state(1)[0]),
-                    options=partition_options,
-                )
-                self._adopt(fitted)
-                if this_round < n_rounds - 1:
-                    rng = np.random.default_rng(round_seed.spawn(1)[0])
-                    new = self._round(draws[this_round], rng, progressbar)
-                    points = np.concatenate([points, new])
-        _pymc.install()
+            self.exploration = self._learn(plan, explore, density, learning_seeds, progressbar)
+        install(MARK)
 
     # ------------------------------------------------------------ construction
+
+    def _learn(
+        self,
+        plan: LearningPlan,
+        explore: Any,
+        density: BatchedDensity,
+        seeds: list[np.random.SeedSequence],
+        progressbar: bool,
+    ) -> Exploration:
+        """Explore and partition; in further rounds, partition with the draws of the cells so far.
+
+        Returns what the last partition was learned from. `seeds` are those of exploration,
+        partitions and rounds.
+        """
+        explore_seed, partition_seed, round_seed = seeds
+        explored = explore_model(
+            self.model,
+            explore,
+            density=density,
+            rng=np.random.default_rng(explore_seed),
+            progressbar=progressbar,
+            **plan.explore_options,
+        )
+        for this_round in range(plan.rounds):
+            seed = int(partition_seed.spawn(1)[0].generate_state(1)[0])
+            estimator = plan.estimator(this_round, seed)
+            self._adopt(estimator.fit(explored.points, logp=density.logp))
+            if this_round < plan.rounds - 1:
+                rng = np.random.default_rng(round_seed.spawn(1)[0])
+                draws = self._round(plan.round_draws[this_round], rng, progressbar)
+                explored = explored.with_draws(draws, density.logp(draws))
+        return explored
 
     def _adopt(self, partition: Any) -> None:
         """Take a fitted partition and compile the restricted target and its kernel."""
@@ -266,7 +308,7 @@ class SpectralPartitionStep(BlockedStep):
             )
         self._compile()
         self._members = [self._usable_members(cell) for cell in range(self.n_cells)]
-        self._snapshot_chain()
+        self._forget_chain()
 
     def _compile(self) -> None:
         """Compile target and kernel, once for all cells; again in each spawned process."""
@@ -274,8 +316,7 @@ class SpectralPartitionStep(BlockedStep):
         self._logp = self._target.compile_logp(**self._compile_kwargs)
         Q = getattr(self.partition, "Q", None)
         if Q is not None:
-            Q = np.asarray(Q, dtype=float)
-            Q = Q * np.eye(self.partition.n_features_in_) if Q.ndim == 0 else Q
+            Q = as_covariance(Q, self.partition.n_features_in_)
         self._kernel: Kernel = make_kernel(
             self._target,
             self._kernel_class,
@@ -291,14 +332,12 @@ class SpectralPartitionStep(BlockedStep):
             shape = (self._target.dim,)
             sds[FRESH_POINT] = (np.float64, list(shape))
             self.stats_dtypes[0][FRESH_POINT] = np.dtype((np.float64, shape))
-        self._has_model_logp = isinstance(self._kernel.step, pm.NUTS)
 
     def _usable_members(self, cell: int) -> np.ndarray:
         """Landmarks of a cell at which a chain can start, the most central first."""
-        self._target.select(cell)
         members = self.partition.members(cell)
-        logp = np.array([float(self._logp(x)) for x in members])
-        usable = members[np.isfinite(logp) & (logp > CODES_BELOW)]
+        logp, _ = self._logp.in_cell(cell, members)
+        usable = members[np.isfinite(logp)]
         if len(usable) == 0:
             raise ValueError(
                 f"None of the {len(members)} landmarks of cell {cell} has a finite log density, "
@@ -307,12 +346,12 @@ class SpectralPartitionStep(BlockedStep):
         return usable
 
     def _value_point(self) -> PointType:
-        """Values of the value variables at the model's initial point, in their order."""
+        """Return the value variables at the model's initial point, in their order."""
         point = self.model.initial_point()
         return {v.name: point[v.name] for v in self.model.value_vars}
 
-    def _snapshot_chain(self) -> None:
-        """State before any chain has begun."""
+    def _forget_chain(self) -> None:
+        """Put back the state of before any chain has begun."""
         self.tune = True
         self.rng = np.random.default_rng(0)
         self.current_cell = 0
@@ -344,11 +383,6 @@ class SpectralPartitionStep(BlockedStep):
 
     def setup_chain(self, rng: np.random.Generator, tune: int, draws: int) -> None:
         """Begin a chain: its generator says which one it is, so which cell."""
-        if in_compound(self):
-            raise SamplingError(
-                "SpectralPartitionStep samples all variables by itself and cannot be one of "
-                "several steps: pass it alone, pm.sample(step=step, chains=step.n_cells)."
-            )
         chain = chain_index(rng)
         self._begin(chain % self.n_cells, chain, rng, tune, draws)
 
@@ -360,7 +394,7 @@ class SpectralPartitionStep(BlockedStep):
         self._kernel.begin(self._members[cell], kernel_rng, tune, draws)
         self.current_cell = cell
         members = self._members[cell]
-        # The first chain of a cell starts at its centre; others elsewhere in it, so that their
+        # The first chain of a cell starts at its center; others elsewhere in it, so that their
         # agreement means something.
         first = chain < self.n_cells
         self.pending_start = members[0 if first else self.rng.integers(len(members))]
@@ -403,7 +437,7 @@ class SpectralPartitionStep(BlockedStep):
 
     @sampling_state.setter
     def sampling_state(self, state: SpectralPartitionStepState) -> None:
-        self._kernel.match(state.kernel_step)
+        self._kernel.admit(state.kernel_step, self._members[state.current_cell])
         WithSamplingState.sampling_state.fset(self, state)  # type: ignore[attr-defined]
 
     def stop_tuning(self) -> None:
@@ -422,46 +456,35 @@ class SpectralPartitionStep(BlockedStep):
             self.pending_start = None
             # What Metropolis and slice compile for themselves, Numba finishes at the first call.
             with exact_rounding():
-                point, [stats] = self._kernel.step.step(point)
+                draw = self._kernel.draw(point)
         else:
-            point, [stats] = self._kernel.step.step(point)
-        boundary_hit, was_nan = self._kernel.classify(stats)
-        if boundary_hit or was_nan:
-            self._kernel.forgive(stats, boundary_hit, was_nan)
+            draw = self._kernel.draw(point)
+        point, stats = draw.point, draw.stats
         x = self._ravel(point)
-        if self._tune:
-            terms = (np.nan, np.nan, np.nan, np.nan)
-            fit = -1
-        else:
-            terms = self._bridge_terms(x, stats)
-            fit = self.stream.n_fits - 1
+        row = WHILE_TUNING if self._tune else self._bridge_row(x, draw.logp)
         self.stream.observe(x, tuning=self._tune)
-        stats["cell"] = self._current_cell
-        (
-            stats["log_target_draw"],
-            stats["log_proposal_draw"],
-            stats["log_target_fresh"],
-            stats["log_proposal_fresh"],
-        ) = terms
+        stats[CELL] = self._current_cell
+        stats.update(zip(BRIDGE_STATS, row.terms, strict=True))
+        stats[PROPOSAL_FIT] = row.fit
+        stats[BOUNDARY_HIT] = draw.boundary_hit
+        stats[NAN_LOGP] = int(draw.nan_logp) + int(row.nan_logp)
         if self.pool_fresh:
-            stats[FRESH_POINT] = np.nan if self._tune else self._fresh
-        stats["proposal_fit"] = fit
-        stats["boundary_hit"] = boundary_hit
-        stats["nan_logp"] = int(was_nan) + int(terms[2] == -np.inf and self._fresh_was_nan)
+            stats[FRESH_POINT] = row.proposed
         return point, [stats]
 
-    def _bridge_terms(self, x: np.ndarray, stats: dict) -> tuple[float, float, float, float]:
-        """Log target and log proposal at the draw, and at a fresh point of the proposal."""
-        proposal = self.stream.current  # type: ignore[union-attr]
-        fresh, log_proposal_fresh = proposal.draw(self.rng)
-        self._fresh = fresh
-        log_target_fresh = float(self._logp(fresh))
-        self._fresh_was_nan = False
-        if log_target_fresh < CODES_BELOW:
-            self._fresh_was_nan = log_target_fresh > 1e2 * CODES_BELOW
-            log_target_fresh = -np.inf
-        at_draw = stats["model_logp"] if self._has_model_logp else self._logp(x)
-        return float(at_draw), float(proposal.logpdf(x)), log_target_fresh, log_proposal_fresh
+    def _bridge_row(self, x: np.ndarray, logp: float | None) -> BridgeRow:
+        """Return what the bridge needs of a draw, whose log density is known or None."""
+        stream: StreamingProposal = self.stream  # type: ignore[assignment]
+        proposal = stream.current
+        proposed, log_proposal_there = proposal.draw(self.rng)
+        log_target_there, found = self._logp.evaluate(proposed)
+        log_target = float(self._logp(x) if logp is None else logp)
+        return BridgeRow(
+            (log_target, float(proposal.logpdf(x)), log_target_there, log_proposal_there),
+            stream.n_fits - 1,
+            proposed,
+            found is Verdict.NAN,
+        )
 
     def _ravel(self, point: PointType) -> np.ndarray:
         """Flatten a point into one vector, in the order of the model's value variables."""
@@ -481,8 +504,17 @@ class SpectralPartitionStep(BlockedStep):
         return Competence.INCOMPATIBLE
 
     def _progressbar_config(self, n_chains: int = 1) -> Any:  # type: ignore[override]
-        """Columns of the progress bar; PyMC asks before the first draw, so checks happen here."""
-        if in_compound(self):
+        """Return the columns of the progress bar, which PyMC asks for before the first draw."""
+        self._before_first_draw(n_chains)
+        return self._kernel.step._progressbar_config(n_chains)
+
+    def _make_progressbar_update_functions(self) -> Any:  # type: ignore[override]
+        return self._kernel.step._make_progressbar_update_functions()
+
+    def _before_first_draw(self, n_chains: int) -> None:
+        """Refuse a run that could not be weighed, or whose cells belong to another posterior."""
+        self._call = PyMCCall.in_progress(self)
+        if self._call.in_compound:
             raise SamplingError(
                 "SpectralPartitionStep samples all variables by itself and cannot be one of "
                 "several steps: pass it alone, pm.sample(step=step, chains=step.n_cells)."
@@ -493,12 +525,15 @@ class SpectralPartitionStep(BlockedStep):
                 f"Type pm.sample(step=step, chains={self.n_cells}), or a multiple of it for "
                 "several chains per cell."
             )
-        _pymc.check_route()
-        _pymc.register(self)
-        return self._kernel.step._progressbar_config(n_chains)
-
-    def _make_progressbar_update_functions(self) -> Any:  # type: ignore[override]
-        return self._kernel.step._make_progressbar_update_functions()
+        changed = self._learned_from.difference(fingerprint(self.model))
+        if changed:
+            raise SamplingError(
+                f"The model has changed since this step explored it ({changed}), so its cells "
+                "belong to another posterior. Construct the step again: "
+                "step = SpectralPartitionStep(...)."
+            )
+        check_route(self._call)
+        register(self)
 
     def finish(self, idata: Any, trace: Any) -> Any:
         """Weigh the cells, reweight the draws of all chains, and say what was noticed.
@@ -510,22 +545,79 @@ class SpectralPartitionStep(BlockedStep):
         trace : MultiTrace
             What PyMC made it from; it can evaluate all variables at a point.
         """
-        call = calling_pm_sample() or {}
+        groups = open_groups(idata)
         if self.pool_fresh:
-            visible = bool(call.get("progressbar", True)) and not call.get("quiet", False)
-            idata = evaluate_fresh(idata, trace, self._unravel, progressbar=visible)
-        result = reweight(
-            idata, bridge=self.bridge, n_cells=self.n_cells, random_seed=self._row_seed
-        )
-        log = call.get("compute_convergence_checks", True) and not call.get("quiet", False)
+            names, compute = all_variables_at(trace)
+            groups = with_proposed_points(
+                groups,
+                names,
+                lambda x: compute(*self._unravel(x).values()),
+                progressbar=self._call.progressbar,
+            )
         try:
-            return report(record(result, self), log=log)
+            groups = reweighted(
+                groups, bridge=self.bridge, n_cells=self.n_cells, random_seed=self._row_seed
+            )
+        except BridgeError as error:
+            error.idata = close_groups(groups, like=idata)
+            raise
+        try:
+            groups |= self._what_was_learned(groups)
+            findings = find(groups)
+            groups["cells"] = with_findings(groups["cells"], findings)
+            if self._call.log:
+                log_findings(findings)
         except Exception:
             # Hours of sampling are worth more than what can be said about them.
             logging.getLogger("pymc.pymc_spectral").warning(
                 "The result could not be checked; draws and weights are complete.", exc_info=True
             )
-            return result
+        return close_groups(groups, like=idata)
+
+    def _what_was_learned(self, groups: dict[str, xr.Dataset]) -> dict[str, xr.Dataset]:
+        """Return the groups about partition and exploration, and how well chains covered them."""
+        names = coordinate_names(self.model)
+        stats = groups["cell_sample_stats"]
+        own = cell_of_chain(stats)
+        draws = unconstrained_draws(self.model, groups["cell_posterior"], MAX_COMPARED)
+        covered = None if draws is None else self._coverage(draws, own, stats)
+        found = {
+            "partition": partition_group(
+                self.partition,
+                kernel=self.kernel_name,
+                names=names,
+                starts=np.array([members[0] for members in self._members]),
+                draws=draws,
+                cell_of_chain=own,
+                coverage=covered,
+            )
+        }
+        if self.exploration is not None:
+            found["exploration"] = exploration_group(self.exploration, self.partition, names)
+        return found
+
+    def _coverage(self, draws: np.ndarray, own: np.ndarray, stats: xr.Dataset) -> Coverage:
+        """Compare what each cell's chains saw with the points that it was learned from."""
+        cells = range(self.n_cells)
+        # Tempering's points are draws. Among those of another source, what lies lower than nearly
+        # all draws is a stray point of the search, not a part of the mode.
+        lowest = np.full(self.n_cells, -np.inf)
+        if self.exploration is None or self.exploration.tempering is None:
+            drawn = stat_values(stats, LOG_TARGET_DRAW)
+            lowest = np.array([np.quantile(drawn[own == k], STRAY_SHARE) for k in cells])
+        if self.exploration is None:
+            points = np.concatenate(self._members)
+            cell = np.repeat(cells, [len(members) for members in self._members])
+            logp = np.concatenate([self._logp_in_cell(k, self._members[k]) for k in cells])
+        else:
+            points, logp = self.exploration.points, self.exploration.logp
+            cell = self.partition.predict(points)
+        return coverage(draws, own, points, logp, cell, lowest, self._logp_in_cell)
+
+    def _logp_in_cell(self, cell: int, points: np.ndarray) -> np.ndarray:
+        """Evaluate the log density of points in a cell; +inf where it is not known there."""
+        logp, inside = self._logp.in_cell(cell, points)
+        return np.where(inside, logp, np.inf)
 
     # ------------------------------------------------------------ pickling
 
@@ -543,10 +635,7 @@ class SpectralPartitionStep(BlockedStep):
         self.__dict__.update(state)
         self.exploration = None
         self._compile()
-        self._snapshot_chain()
-
-
-# ---------------------------------------------------------------- checks before work starts
+        self._forget_chain()
 
 
 # PyMC's `__new__` takes anything; without this, help() and editors would show just that.
@@ -554,27 +643,3 @@ _own = inspect.signature(SpectralPartitionStep.__init__)
 SpectralPartitionStep.__signature__ = _own.replace(  # type: ignore[attr-defined]
     parameters=list(_own.parameters.values())[1:]
 )
-
-
-def _fit(
-    partition: Any,
-    points: ArrayLike,
-    logp: Any,
-    *,
-    n_cells: Any,
-    n_landmarks: int,
-    random_state: int,
-    options: dict[str, Any],
-) -> Any:
-    """Fit a copy of the partition passed, or a new one of the class named."""
-    if isinstance(partition, type):
-        options = {"n_cells": n_cells, "n_landmarks": n_landmarks, **options}
-        options.setdefault("random_state", random_state)
-        return partition(**options).fit(points, logp=logp)
-    parameters = partition.get_params()
-    if parameters.get("random_state") is None:
-        parameters["random_state"] = random_state
-    return type(partition)(**parameters).fit(points, logp=logp)
-
-
-_explore = explore  # the argument of the constructor hides the function

@@ -7,8 +7,10 @@ from pathlib import Path
 
 import numpy as np
 import pymc as pm
+import xarray as xr
 
 import pymc_spectral as ps
+from pymc_spectral._inference_data import LEGACY
 
 
 def group(idata, name):
@@ -61,3 +63,18 @@ def run_script(script, *arguments, cwd):
     )
     assert done.returncode == 0, done.stdout + done.stderr
     return done
+
+
+def container(groups=None, **named):
+    """Put datasets into what the installed ArviZ uses, InferenceData or DataTree."""
+    groups = {**(groups or {}), **named}
+    if LEGACY:
+        import arviz as az
+
+        return az.InferenceData(**groups)
+    return xr.DataTree.from_dict(groups)
+
+
+def rms(x):
+    """Return the root mean square."""
+    return float(np.sqrt(np.mean(np.square(x))))

@@ -1,28 +1,28 @@
-"""Our vectorised ESS and R-hat against ArviZ's, and the variance of a mean against AR(1) theory."""
+"""Our vectorized ESS and R-hat against ArviZ's, and the variance of a mean against AR(1) theory."""
 
 import arviz as az
 import numpy as np
 import pytest
-from scipy.signal import lfilter
+from synthetic import ar1
 
 from pymc_spectral import _autocorrelation
-from pymc_spectral._autocorrelation import bulk_ess, mean_variance, rank_rhat
+from pymc_spectral._autocorrelation import (
+    bulk_ess,
+    mean_variance,
+    rank_rhat,
+    variance_left,
+)
 
-
-def chains(rng, phi, shape=(3, 1001)):
-    """Draw AR(1) chains with standard normal margins."""
-    noise = rng.standard_normal(shape) * np.sqrt(1 - phi**2)
-    start = phi * rng.standard_normal((shape[0], 1))
-    return lfilter([1.0], [1.0, -phi], noise, axis=1, zi=start)[0]
+SHAPE = (3, 1001)
 
 
 @pytest.fixture(scope="module")
 def columns():
     rng = np.random.default_rng(1)
-    plain = [chains(rng, phi) for phi in (0.0, 0.5, 0.95, -0.6)]
-    apart = chains(rng, 0.3) + np.array([[0.0], [0.0], [0.5]])
-    wider = chains(rng, 0.3) * np.array([[1.0], [1.0], [2.0]])
-    heavy = np.tan(chains(rng, 0.5))
+    plain = [ar1(rng, phi, SHAPE) for phi in (0.0, 0.5, 0.95, -0.6)]
+    apart = ar1(rng, 0.3, SHAPE) + np.array([[0.0], [0.0], [0.5]])
+    wider = ar1(rng, 0.3, SHAPE) * np.array([[1.0], [1.0], [2.0]])
+    heavy = np.tan(ar1(rng, 0.5, SHAPE))
     return np.stack([*plain, apart, wider, heavy], axis=-1)
 
 
@@ -47,7 +47,7 @@ def test_pieces_give_what_the_whole_gives(columns, monkeypatch):
 def test_variance_of_the_mean_is_that_of_theory(phi):
     rng = np.random.default_rng(2)
     exact = (1 + phi) / (1 - phi) / 4000
-    found = [mean_variance(chains(rng, phi, (2, 2000))[..., None])[0] for _ in range(60)]
+    found = [mean_variance(ar1(rng, phi, (2, 2000))[..., None])[0] for _ in range(60)]
     assert np.mean(found) == pytest.approx(exact, rel=0.12)
 
 
@@ -60,3 +60,22 @@ def test_constant_and_broken_columns_are_nan():
     assert mean_variance(x[:, :, :2])[1] == 0.0
     assert np.isnan(bulk_ess(x[:, :3])).all()
     assert np.isnan(mean_variance(x[:, :3])).all()
+
+
+@pytest.mark.parametrize("phi", [0.0, 0.6, 0.9])
+def test_subtracted_means_lower_the_variance_by_the_share_that_is_told(phi):
+    # The mean square about m means of n / m draws each, for a series of variance 1: what it lacks
+    # is the variance of those means, tau m / n.
+    rng, n, m = np.random.default_rng(5), 4000, 20
+    x = ar1(rng, phi, (200, n)).reshape(200, m, n // m)
+    left = np.mean((x - x.mean(axis=2, keepdims=True)) ** 2, axis=(1, 2))
+    tau = (1 + phi) / (1 - phi)
+    expected = variance_left(tau, n, m)
+    assert left.mean() == pytest.approx(expected, abs=4 * left.std() / np.sqrt(200))
+    # Negative control: one mean instead of twenty would be noticed.
+    assert abs(left.mean() - variance_left(tau, n)) > 4 * left.std() / np.sqrt(200) or phi == 0.0
+
+
+def test_some_variance_is_always_left():
+    assert variance_left(1000.0, 100) == 0.25
+    np.testing.assert_array_equal(variance_left(np.array([0.0, 50.0, 90.0]), 100), [1, 0.5, 0.25])

@@ -9,7 +9,7 @@ import pymc as pm
 import pytest
 from helpers import run_script
 
-from pymc_spectral.step import STATS
+from pymc_spectral.bridge.weights import STATS
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")])

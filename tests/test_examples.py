@@ -28,7 +28,7 @@ def check_stuck_chains_repaired(output: str, folder: Path) -> None:
 
 
 def check_label_switching(output: str, folder: Path) -> None:
-    assert "6 cells; there are 6 labellings." in output
+    assert "6 cells; there are 6 labelings." in output
     estimate, error = map(float, re.search(r"likelihood: (-[\d.]+) ± ([\d.]+)", output).group(1, 2))
     exact = float(re.search(r"on a grid: (-[\d.]+)", output).group(1))
     assert abs(estimate - exact) < 5 * error + 0.001  # printed with three decimals

@@ -176,7 +176,7 @@ def test_defaults_find_the_modes_by_themselves(name):
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["paper2d", "crossing"])
 def test_errors_are_honest_over_two_hundred_seeds(name, monkeypatch):
-    """Realised errors within 20 % of those reported, the figures of ``docs/accuracy.md``."""
+    """Realized errors within 20 % of those reported, the figures of ``docs/accuracy.md``."""
     monkeypatch.syspath_prepend(str(Path(__file__).resolve().parent.parent / "benchmarks"))
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join(sys.path))  # for the processes it spawns
     honest_errors = importlib.import_module("honest_errors")

@@ -10,8 +10,8 @@ import pytest
 from helpers import group, make_step, sample
 
 import pymc_spectral as ps
-from pymc_spectral._groups import LEGACY
-from pymc_spectral.diagnostics.snapshot import coordinate_names
+from pymc_spectral._inference_data import LEGACY
+from pymc_spectral.density.coordinates import coordinate_names
 
 
 def two_mode_data():

@@ -45,8 +45,8 @@ def assert_as_expected(simulated: dict, expected: float) -> None:
 
 
 def check_exhibit1(n: dict) -> None:
-    assert n["a"]["minimiser_sampler"] == pytest.approx(0, abs=1e-9)
-    assert n["a"]["minimiser_clustering"] == pytest.approx(0, abs=1e-9)
+    assert n["a"]["minimizer_sampler"] == pytest.approx(0, abs=1e-9)
+    assert n["a"]["minimizer_clustering"] == pytest.approx(0, abs=1e-9)
     assert n["b"]["gain_bound_at_0.15"] > 1e6 > n["b"]["gain_bound_at_0.4"] > 5
     # The bound holds for every h, so also for h(x) = x.
     assert all(w < p for w, p in zip(n["c"]["inverse_worst"], n["c"]["inverse_plain"], strict=True))
@@ -69,7 +69,7 @@ def check_exhibit3(n: dict) -> None:
     for name in ("defaults", "defaults_long"):
         assert rows[name]["mean"] < 0.3
         assert rows[f"{name}_pooled"]["mean"] < 0.3
-    # 2 repeats of chains of 200 steps: fresh points help, but how much is left to the full run.
+    # 2 repeats of chains of 200 steps: proposed points help, but how much is left to the full run.
     assert rows["paper_pooled"]["mean"] < 0.5
     assert rows["paper_own_pooled"]["mean"] < 0.5
     # Chains of 200 steps, not of 4000: the printed 0.008 at twenty times the variance.
@@ -84,7 +84,7 @@ def check_exhibit4(n: dict) -> None:
     for method in ("spectral", "kmeans"):
         found = n["as run"][method]
         # The same starts and weights in both, but for where the lattice has its points.
-        assert_as_expected(found["centre"], found["centre_expected"]["mean"])
+        assert_as_expected(found["center"], found["center_expected"]["mean"])
         # Later chains of the step start at random landmarks; 2 repeats of 300 steps say little.
         assert_as_expected(found["step"], found["random_expected"]["mean"])
         assert found["step_pooled"]["mean"] < 2
@@ -223,8 +223,8 @@ def test_two_means_of_exhibit5_is_the_best_split(rng, monkeypatch):
         best = KMeans(2, n_init=20, random_state=0).fit(rows).inertia_
         for signs in ([1, 1], [1, -1], [-1, 1], [-1, -1]):
             z = rows * signs
-            labels, centres = two_means(z * rng.uniform(0.1, 1, size=(40, 1)))
-            assert np.sum((z - centres[labels]) ** 2) <= best * (1 + 1e-9)
+            labels, centers = two_means(z * rng.uniform(0.1, 1, size=(40, 1)))
+            assert np.sum((z - centers[labels]) ** 2) <= best * (1 + 1e-9)
 
 
 def test_expected_error_on_a_lattice_knows_bias_and_weights():

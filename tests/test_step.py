@@ -1,4 +1,4 @@
-"""The step method keeps PyMC's contract: chains, cells, processes, state, errors."""
+"""The step method: chains, cells, processes, kernels, refusals; see also test_step_contract.py."""
 
 import logging
 import os
@@ -22,7 +22,7 @@ from pytensor.graph.op import Op
 import pymc_spectral as ps
 from pymc_spectral import _pymc, targets
 from pymc_spectral.bridge.estimate import BridgeError
-from pymc_spectral.step import STATS
+from pymc_spectral.bridge.weights import MARK, STATS
 
 TARGET = targets.paper2d()
 
@@ -136,22 +136,6 @@ def test_same_seed_same_partition(model, points):
     np.testing.assert_array_equal(a.partition.labels_, b.partition.labels_)
 
 
-def test_state_restored_steps_alike(model, step):
-    fresh = cloudpickle.loads(cloudpickle.dumps(step))
-    rng = np.random.default_rng(5).spawn(1)[0]
-    fresh.setup_chain(rng, 10, 10)
-    point = model.initial_point()
-    for _ in range(30):
-        point, _ = fresh.step(point)
-    fresh.stop_tuning()
-    state = fresh.sampling_state
-    first, stats = fresh.step({k: v.copy() for k, v in point.items()})
-    fresh.sampling_state = state
-    second, again = fresh.step({k: v.copy() for k, v in point.items()})
-    np.testing.assert_array_equal(first["x"], second["x"])
-    assert stats[0]["log_target_fresh"] == again[0]["log_target_fresh"]
-
-
 def test_importing_offers_the_step_to_nobody(model):
     assert ps.SpectralPartitionStep.competence(model.value_vars[0], True) == Competence.INCOMPATIBLE
     with pm.Model() as other:
@@ -261,27 +245,27 @@ def test_true_divergences_stay_divergences():
     assert stats["boundary_hit"].values.sum() == 0
 
 
-def test_nan_logp_is_rejected_and_counted():
+@pytest.mark.parametrize("kernel", ["nuts", "metropolis", "slice"])
+def test_nan_logp_is_rejected_and_counted(kernel):
     with pm.Model() as model:
         x = pm.Normal("x", shape=2)
         pm.Potential("trap", pt.switch(x[0] > 0.5, np.nan, 0.0))
     rng = np.random.default_rng(0)
     points = rng.standard_normal((3000, 2))
     points = points[points[:, 0] < 0.5]
-    for kernel in ("nuts", "metropolis", "slice"):
-        step = make_step(model, points, n_cells=1, kernel=kernel)
-        idata = sample(model, step, chains=2, draws=1000, tune=300)
-        draws = group(idata, "posterior")["x"].values
-        assert np.all(draws[..., 0] <= 0.5)
-        stats = group(idata, "cell_sample_stats")
-        assert stats["nan_logp"].values.sum() > 0
-        if "diverging" in stats:
-            assert stats["diverging"].values.sum() == 0
-        # What is left is a normal cut at 0.5: log Z is the log of its mass.
-        cells = group(idata, "cells")
-        expected = np.log(0.6914624612740131)
-        error = 4 * float(cells["log_marginal_likelihood_mcse"]) + 4e-3
-        assert abs(float(cells["log_marginal_likelihood"]) - expected) < error
+    step = make_step(model, points, n_cells=1, kernel=kernel)
+    idata = sample(model, step, chains=2, draws=1000, tune=300)
+    draws = group(idata, "posterior")["x"].values
+    assert np.all(draws[..., 0] <= 0.5)
+    stats = group(idata, "cell_sample_stats")
+    assert stats["nan_logp"].values.sum() > 0
+    if "diverging" in stats:
+        assert stats["diverging"].values.sum() == 0
+    # What is left is a normal cut at 0.5: log Z is the log of its mass.
+    cells = group(idata, "cells")
+    expected = np.log(0.6914624612740131)
+    error = 4 * float(cells["log_marginal_likelihood_mcse"]) + 4e-3
+    assert abs(float(cells["log_marginal_likelihood"]) - expected) < error
 
 
 # ---------------------------------------------------------------- refusals
@@ -303,7 +287,10 @@ def test_discrete_variables_are_refused():
     with pm.Model() as model:
         pm.Poisson("count", 3)
         pm.Normal("x")
-    with pytest.raises(ValueError, match=r"count discrete.*[Mm]arginalise"), model:
+    with (
+        pytest.raises(ValueError, match=r"discrete: count.*marginalize\(model, \[.count.\]"),
+        model,
+    ):
         ps.SpectralPartitionStep()
 
 
@@ -436,7 +423,7 @@ def test_plain_sampling_is_left_alone(model, step):
 
 def test_wrapper_is_installed_once(step):
     before = pm.to_inference_data
-    _pymc.install()
+    _pymc.install(MARK)
     assert pm.to_inference_data is before
 
 

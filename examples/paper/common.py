@@ -28,7 +28,7 @@ OLDER = RESULTS / "pymc5"
 PACKAGES = ["pymc_spectral", "pymc", "pytensor", "arviz", "numpy", "scipy", "scikit-learn"]
 # For pm.sample: one chain after the other, without a word.
 QUIET = {"cores": 1, "progressbar": False, "compute_convergence_checks": False}
-OURS, THEIRS, THIRD, GREY = "#0b6e99", "#c2571a", "#4c8c2b", "#666666"
+OURS, THEIRS, THIRD, GRAY = "#0b6e99", "#c2571a", "#4c8c2b", "#666666"
 
 
 # ---------------------------------------------------------------- running a script
@@ -145,9 +145,9 @@ def row(squared: np.ndarray, **more) -> dict:
 # ---------------------------------------------------------------- exact spectra on a line
 
 
-def pair_density(x: np.ndarray, sigma: float, centre: float = 1.0) -> np.ndarray:
-    """Half N(-centre, sigma), half N(centre, sigma), not normalised."""
-    return np.exp(-0.5 * ((x - centre) / sigma) ** 2) + np.exp(-0.5 * ((x + centre) / sigma) ** 2)
+def pair_density(x: np.ndarray, sigma: float, center: float = 1.0) -> np.ndarray:
+    """Half N(-center, sigma), half N(center, sigma), not normalized."""
+    return np.exp(-0.5 * ((x - center) / sigma) ** 2) + np.exp(-0.5 * ((x + center) / sigma) ** 2)
 
 
 def line(reach: float, spacing: float) -> np.ndarray:
@@ -157,7 +157,7 @@ def line(reach: float, spacing: float) -> np.ndarray:
 
 
 def metropolis(density: np.ndarray, width: int, bins: np.ndarray | None = None) -> np.ndarray:
-    """Transition matrix of Metropolis whose proposal is uniform on 2 width + 1 neighbouring bins.
+    """Transition matrix of Metropolis whose proposal is uniform on 2 width + 1 neighboring bins.
 
     What is proposed outside the array is rejected, so that a part of the array gives the kernel
     restricted to a cell; `bins` are the bins' places if the part has gaps.
@@ -189,8 +189,8 @@ def spectral_gap(density: np.ndarray, width: int, bins: np.ndarray | None = None
 def asymptotic_variance(density: np.ndarray, width: int, h: np.ndarray) -> float:
     """Limit of T Var of the mean of h over a chain, by the Poisson equation (I - K) g = h - mu."""
     p = density / density.sum()
-    centred = h - p @ h
+    centered = h - p @ h
     kernel = metropolis(density, width)
     # Adding the projection on constants makes I - K regular and leaves the solution unchanged.
-    g = np.linalg.solve(np.eye(len(p)) - kernel + p[None, :], centred)
-    return float(2 * p @ (centred * g) - p @ centred**2)
+    g = np.linalg.solve(np.eye(len(p)) - kernel + p[None, :], centered)
+    return float(2 * p @ (centered * g) - p @ centered**2)

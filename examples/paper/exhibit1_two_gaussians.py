@@ -2,8 +2,8 @@
 
 The main observations to make are:
 
-- the cut that minimises the weighted inverse spectral gaps, what a sampler wants, is also the one
-  that minimises the conductance, what spectral clustering looks for;
+- the cut that minimizes the weighted inverse spectral gaps, what a sampler wants, is also the one
+  that minimizes the conductance, what spectral clustering looks for;
 - the narrower the modes, the more a partition gains over naive parallel chains, exponentially;
 - the gain survives cuts far away from the best one: for the plain mean it is all but complete over
   a wide range, in the worst case it falls off at once but stays a gain nearly to the mode.
@@ -15,7 +15,7 @@ half-width tau = 0.2; the line is cut into bins and eigenvalues of the transitio
 import matplotlib.pyplot as plt
 import numpy as np
 from common import (
-    GREY,
+    GRAY,
     OURS,
     THEIRS,
     asymptotic_variance,
@@ -99,16 +99,16 @@ def exhibit(quick: bool, seed: int):
         return moved[np.argmin(np.append(good, False)) - 1]
 
     figure, axes = plt.subplots(1, 3, figsize=(14, 4.2), layout="constrained")
-    for values, colour, name in (
+    for values, color, name in (
         (sampler, OURS, "sampler: sum of w / gap"),
         (clustering, THEIRS, "clustering: sum of w × conductance"),
     ):
-        axes[0].plot(cuts, values / values.min(), color=colour, label=name)
+        axes[0].plot(cuts, values / values.min(), color=color, label=name)
     axes[0].set(
         xlabel="cut point", ylabel="objective / its minimum", yscale="log",
         title="(a) two objectives, σ = 0.4, τ = 0.2",
     )  # fmt: skip
-    axes[0].axvline(0, ymax=0.8, color=GREY, lw=0.8, ls=":")
+    axes[0].axvline(0, ymax=0.8, color=GRAY, lw=0.8, ls=":")
     axes[0].set_ylim(0.85, 70)
     axes[0].legend(frameon=False, loc="upper center")
     log_bound = np.log([t["bound"] for t in table])
@@ -123,7 +123,7 @@ def exhibit(quick: bool, seed: int):
     for kind, name, style in (("worst", "worst h", "-"), ("plain", "h(x) = x", "--")):
         axes[2].plot(moved, 1 / variance[kind], color=OURS, ls=style, label=f"cut at R, {name}")
     # h(x) = x is all but the worst h of naive chains: a second line would lie upon this one.
-    axes[2].axhline(1 / naive["worst"], color=GREY, ls="-.", label="naive chains, either h")
+    axes[2].axhline(1 / naive["worst"], color=GRAY, ls="-.", label="naive chains, either h")
     axes[2].set(
         xlabel="cut point R", ylabel="1 / (T Var)", yscale="log",
         title="(c) a cut away from 0, σ = 0.15, τ = 0.2",
@@ -136,8 +136,8 @@ def exhibit(quick: bool, seed: int):
             "cuts": cuts,
             "sampler": sampler,
             "clustering": clustering,
-            "minimiser_sampler": cuts[np.argmin(sampler)],
-            "minimiser_clustering": cuts[np.argmin(clustering)],
+            "minimizer_sampler": cuts[np.argmin(sampler)],
+            "minimizer_clustering": cuts[np.argmin(clustering)],
         },
         "b": {
             "sigma": sigmas,

@@ -17,7 +17,7 @@ bounds' worst case.
 
 import matplotlib.pyplot as plt
 import numpy as np
-from common import GREY, OURS, THEIRS, run
+from common import GRAY, OURS, THEIRS, run
 
 
 def whole(m: int) -> tuple[np.ndarray, float]:
@@ -113,14 +113,14 @@ def exhibit(quick: bool, seed: int, repeats: int | None = None):
     for k, m_ in enumerate(lengths):
         rows = [t for t in table if t["m"] == m_]
         n_ = np.array([t["n"] for t in rows])
-        for key, colour in (("naive", THEIRS), ("partitioned", OURS)):
-            axes[0].loglog(n_, [t[key + "_exact"] for t in rows], color=colour, lw=1,
+        for key, color in (("naive", THEIRS), ("partitioned", OURS)):
+            axes[0].loglog(n_, [t[key + "_exact"] for t in rows], color=color, lw=1,
                            ls=["-", "--"][k])  # fmt: skip
             # Hollow where both fall on one point, so that either can be seen.
-            face = "none" if key == "naive" else colour
+            face = "none" if key == "naive" else color
             size = 9 if key == "naive" else 5
-            axes[0].loglog(n_, [t[key] for t in rows], "os"[k], color=colour, mfc=face, ms=size)
-            axes[0].plot([], [], "os"[k], ls=["-", "--"][k], color=colour, mfc=face, ms=size, lw=1,
+            axes[0].loglog(n_, [t[key] for t in rows], "os"[k], color=color, mfc=face, ms=size)
+            axes[0].plot([], [], "os"[k], ls=["-", "--"][k], color=color, mfc=face, ms=size, lw=1,
                          label=f"{key}, m = {m_}: slope {slopes[m_][key]:.2f}")  # fmt: skip
     axes[0].set(xlabel="number of chains n", ylabel="T × variance",
                 title="Equal parts: measured (points), exact (lines)")  # fmt: skip
@@ -131,8 +131,8 @@ def exhibit(quick: bool, seed: int, repeats: int | None = None):
     axes[1].semilogy([u["share"] for u in uneven], [u["partitioned"] for u in uneven], "o",
                      color=OURS, label="measured")  # fmt: skip
     axes[1].axhline(reference[1], color=THEIRS, label="naive")
-    axes[1].axvline(n**-0.5, color=GREY, ls=":", label="1 / √n")
-    axes[1].axvline((4 * n) ** -0.25, color=GREY, ls="--", label=r"$(4n)^{-1/4}$")
+    axes[1].axvline(n**-0.5, color=GRAY, ls=":", label="1 / √n")
+    axes[1].axvline((4 * n) ** -0.25, color=GRAY, ls="--", label=r"$(4n)^{-1/4}$")
     axes[1].set(xlabel="share of the largest part", ylabel="T × variance",
                 title=f"Unequal parts, m = {m}, n = {n}")  # fmt: skip
     axes[1].legend(frameon=False, loc="lower right")

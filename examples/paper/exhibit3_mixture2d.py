@@ -5,7 +5,7 @@ The main observations to make are:
 - at the paper's settings the squared error of the mean is what the paper printed if only draws are
   used, as there: linear algebra says what it must be expected to be, and that it hardly depends on
   the exploration. It is far below that of parallel tempering and of naive parallel chains;
-- the bridge's fresh points, which are paid for, make it much smaller again;
+- the bridge's proposed points, which are paid for, make it much smaller again;
 - the paper repeated the last stage only. Where every repeat explores, partitions and weighs anew,
   and cost is counted in density evaluations, the method still wins, by less;
 - today's defaults (adaptive tempering, NUTS, optimal bridge) are better again.
@@ -17,7 +17,7 @@ time, every chain started at (-5, 0).
 import matplotlib.pyplot as plt
 import numpy as np
 import pymc as pm
-from common import GREY, OURS, QUIET, THEIRS, THIRD, row, run, source
+from common import GRAY, OURS, QUIET, THEIRS, THIRD, row, run, source
 from lattice import error_parts, lattice, restricted_chains
 
 import pymc_spectral as ps
@@ -124,7 +124,7 @@ def means_of(idata) -> list[np.ndarray]:
 
 def between_modes() -> float:
     """Variance of the mean of the mode that a draw of the target belongs to."""
-    return float(TARGET.weights @ np.sum((TARGET.centres - TARGET.mean) ** 2, axis=1))
+    return float(TARGET.weights @ np.sum((TARGET.centers - TARGET.mean) ** 2, axis=1))
 
 
 def squared(estimates) -> np.ndarray:
@@ -135,7 +135,7 @@ def last_stage(step, weights, draws, repeats, seed, batch=20):
     """Repeat the restricted chains, several repeats a call: chain k runs in cell k mod n_cells.
 
     Returns means with the weights held fixed and with each repeat's own: of the draws alone, and
-    of draws and the bridge's fresh points pooled.
+    of draws and the bridge's proposed points pooled.
     """
     n = step.n_cells
     found = {"fixed": [], "fixed_pooled": [], "own": [], "own_pooled": []}
@@ -208,7 +208,7 @@ class Study:
             self.size = {"draws": 100, "tune": 100}
         if repeats:
             self.stage = self.fair = self.defaults = repeats
-        # Exploration and bridge: four temperatures, four cells with a fresh point for every draw.
+        # Exploration, four temperatures; bridge, four cells and a proposed point for every draw.
         self.cost = 4 * self.explored + 4 * 2 * self.draws
         self.points = temper(self.explored, 1, self.rng(0), keep=True)[0]
         self.partition = papers_partition(seed, self.n_landmarks).fit(self.points)
@@ -247,7 +247,7 @@ class Study:
                          exact_weights_error=error,
                          expected=expected(self.partition, self.draws, weights).sum()),
             "paper_by_step": row(squared(again["fixed"]), evaluations=cost),
-            # Here the last stage needs its fresh points too.
+            # Here the last stage needs its proposed points too.
             "paper_pooled": row(
                 squared(again["fixed_pooled"]), evaluations=cost + 4 * self.draws
             ),
@@ -325,14 +325,14 @@ def picture(points, partition, rows) -> plt.Figure:
     low, high = points.min(axis=0) - 1, points.max(axis=0) + 1
     u, v = np.meshgrid(*(np.linspace(a, b, 220) for a, b in zip(low, high, strict=True)))
     grid = np.column_stack([u.ravel(), v.ravel()])
-    colours = ["#0b6e99", "#c2571a", "#4c8c2b", "#7b4fa3"]
+    colors = ["#0b6e99", "#c2571a", "#4c8c2b", "#7b4fa3"]
     axes[0].contourf(
         u, v, partition.predict(grid).reshape(u.shape), levels=np.arange(5) - 0.5,
-        colors=colours, alpha=0.18,
+        colors=colors, alpha=0.18,
     )  # fmt: skip
     for cell in range(partition.n_cells_):
         mine = partition.landmarks_[partition.labels_ == cell]
-        axes[0].plot(*mine.T, ".", ms=3.5, color=colours[cell], label=f"cell {cell}")
+        axes[0].plot(*mine.T, ".", ms=3.5, color=colors[cell], label=f"cell {cell}")
     axes[0].set(
         xlabel="x[0]",
         ylabel="x[1]",
@@ -351,19 +351,19 @@ def picture(points, partition, rows) -> plt.Figure:
         ("defaults_long_pooled", "defaults, draws=4000,\nall of it, pooled", THIRD, None),
     ]
     shown = [s for s in shown if s[0] in rows]
-    for k, (key, _, colour, published) in enumerate(shown):
+    for k, (key, _, color, published) in enumerate(shown):
         r = rows[key]
         axes[1].errorbar(
-            r["mean"], k, xerr=2 * r["standard_error"], fmt="o", color=colour, capsize=3
+            r["mean"], k, xerr=2 * r["standard_error"], fmt="o", color=color, capsize=3
         )
         axes[1].annotate(f"{r['mean']:.2g}", (r["mean"], k), (0, 8), textcoords="offset points",
-                         ha="center", color=colour)  # fmt: skip
+                         ha="center", color=color)  # fmt: skip
         if published:
-            axes[1].plot(PAPER[published][0], k, "x", color=GREY, ms=9, mew=2)
+            axes[1].plot(PAPER[published][0], k, "x", color=GRAY, ms=9, mew=2)
     smallest = min(rows[s[0]]["mean"] for s in shown)
     axes[1].set_xlim(smallest / 3, 3 * PAPER["naive"][0])  # room for the numbers
-    axes[1].plot([], [], "x", color=GREY, ms=9, mew=2, label="printed in the paper")
-    axes[1].plot([], [], "o", color=GREY, label="measured, ± 2 standard errors")
+    axes[1].plot([], [], "x", color=GRAY, ms=9, mew=2, label="printed in the paper")
+    axes[1].plot([], [], "o", color=GRAY, label="measured, ± 2 standard errors")
     axes[1].set_yticks(range(len(shown)), [s[1] for s in shown])
     axes[1].set(xscale="log", xlabel="mean squared distance from the true mean",
                 ylim=(-0.5, len(shown) - 0.3), title="Error of the posterior mean")  # fmt: skip

@@ -15,7 +15,7 @@ The main observations to make are:
 Two chains of 5000 steps explore, one from each set, N = 700, Q = N(0, 0.015 I), 10,000 steps per
 cell; weights come from one run of the step and stay fixed, as in the paper. Where cells are cut is
 an accident of the exploration, so everything is repeated over 24 explorations, where the paper had
-one. Chains start at the centre of their cell, as the paper recommends, or elsewhere.
+one. Chains start at the center of their cell, as the paper recommends, or elsewhere.
 """
 
 from collections.abc import Callable
@@ -127,7 +127,7 @@ def walk(shape, starts, T, rng, partition=None):
 def make_partition(method: str, points, n_landmarks, seed):
     if method == "kmeans":
         partition = ps.KMeansPartition(
-            2, n_landmarks=n_landmarks, standardise=False, random_state=seed
+            2, n_landmarks=n_landmarks, standardize=False, random_state=seed
         )
     else:
         partition = ps.SpectralPartition(
@@ -144,7 +144,7 @@ def distance(estimates, truth):
 def by_step(shape, partition, T, few, seed):
     """Weights from the first two chains of a run; errors of the mean from the others, which start
     at random landmarks of their cells: of the draws alone, as in the paper, and of draws and the
-    bridge's fresh points pooled.
+    bridge's proposed points pooled.
     """
     with shape.build():
         step = ps.SpectralPartitionStep(
@@ -178,7 +178,7 @@ class Expectations:
         self.starts = {
             "target": [chain.mass for chain in chains],
             "random": [chain.start_at(partition.members(k)) for k, chain in enumerate(chains)],
-            "centre": [chain.start_at(partition.members(k)[:1]) for k, chain in enumerate(chains)],
+            "center": [chain.start_at(partition.members(k)[:1]) for k, chain in enumerate(chains)],
         }
         cells = partition.predict(shape.starts)
         if sorted(cells) == [0, 1]:
@@ -202,13 +202,13 @@ class Expectations:
 
 
 def simulate(shape, partition, weights, T, many, rng):
-    """Squared errors of repeated last stages, from the centres of the cells: of means, squares."""
-    centres = np.array([partition.members(cell)[0] for cell in (0, 1)])
-    means, squares, _ = walk(shape, np.tile(centres, (many, 1)), T, rng, partition)
+    """Squared errors of repeated last stages, from the centers of the cells: of means, squares."""
+    centers = np.array([partition.members(cell)[0] for cell in (0, 1)])
+    means, squares, _ = walk(shape, np.tile(centers, (many, 1)), T, rng, partition)
     means, squares = means.reshape(many, 2, 2), squares.reshape(many, 2, 2)
     return {
-        "centre": distance(weights @ means, shape.mean),
-        "centre_squares": distance(weights @ squares, shape.variance),
+        "center": distance(weights @ means, shape.mean),
+        "center_squares": distance(weights @ squares, shape.variance),
     }
 
 
@@ -307,17 +307,17 @@ def picture(drawn) -> plt.Figure:
     for axis, (name, method, partition, numbers) in zip(axes.ravel(), drawn, strict=True):
         # The cell further left is blue in every panel; cells are numbered by chance.
         places = [partition.members(k)[:, 0].mean() for k in (0, 1)]
-        colours = [OURS, THEIRS] if places[0] < places[1] else [THEIRS, OURS]
+        colors = [OURS, THEIRS] if places[0] < places[1] else [THEIRS, OURS]
         low = -2.3 if name == "as run" else -1.3
         u, v = np.meshgrid(np.linspace(-1.3, 1.3, 260), np.linspace(low, 1.3, 260))
         cell = partition.predict(np.column_stack([u.ravel(), v.ravel()])).reshape(u.shape)
-        axis.contourf(u, v, cell, levels=[-0.5, 0.5, 1.5], colors=colours, alpha=0.15)
+        axis.contourf(u, v, cell, levels=[-0.5, 0.5, 1.5], colors=colors, alpha=0.15)
         for k in (0, 1):
             mine = partition.landmarks_[partition.labels_ == k]
-            axis.plot(*mine.T, ".", ms=4, color=colours[k])
-            axis.plot(*partition.members(k)[0], "*", ms=16, mec="black", mew=1.2, color=colours[k])
+            axis.plot(*mine.T, ".", ms=4, color=colors[k])
+            axis.plot(*partition.members(k)[0], "*", ms=16, mec="black", mew=1.2, color=colors[k])
         title = {"spectral": "Spectral", "kmeans": "k-means"}[method]
-        expected = numbers["centre_expected"]
+        expected = numbers["center_expected"]
         axis.set(
             title=f"{title} cells, {NAMES[name]}\nexpected squared error of the draws' mean: here "
             f"{expected['by_partition'][0]:.2g},\nmean of {expected['partitions']} explorations "
@@ -326,12 +326,12 @@ def picture(drawn) -> plt.Figure:
         )  # fmt: skip
         axis.title.set_fontsize(10)
     handles = [
-        plt.Line2D([], [], ls="", marker=".", ms=8, color=colour, label=f"landmarks, {name} cell")
-        for colour, name in ((OURS, "left"), (THEIRS, "right"))
+        plt.Line2D([], [], ls="", marker=".", ms=8, color=color, label=f"landmarks, {name} cell")
+        for color, name in ((OURS, "left"), (THEIRS, "right"))
     ]
     handles.append(
         plt.Line2D([], [], ls="", marker="*", ms=14, mec="black", color="white",
-                   label="centre of a cell, where its chain starts")
+                   label="center of a cell, where its chain starts")
     )  # fmt: skip
     figure.legend(handles=handles, loc="outside lower center", ncols=3, frameon=False)
     return figure

@@ -19,7 +19,7 @@ spectra. From 60 on, N grows by steps of 5 %.
 
 import matplotlib.pyplot as plt
 import numpy as np
-from common import GREY, OURS, THEIRS, THIRD, line, pair_density, run, spectral_gap
+from common import GRAY, OURS, THEIRS, THIRD, line, pair_density, run, spectral_gap
 
 import pymc_spectral as ps
 from pymc_spectral.partition.spectrum import leading_eigenpairs
@@ -34,7 +34,7 @@ NUMBERS = [*range(2, 60), *np.unique((60 * 1.05 ** np.arange(58)).astype(int))]
 
 
 class Line:
-    """The discretised target: exact gaps of any partition of the line."""
+    """The discretized target: exact gaps of any partition of the line."""
 
     def __init__(self, mu: float, tau: float):
         self.x = line(mu + 5, SPACING)
@@ -78,11 +78,11 @@ def algorithm_2(points: np.ndarray, x: np.ndarray, tau: float) -> np.ndarray:
     root = np.sqrt(affinity.sum(axis=1))
     values, vectors = leading_eigenpairs(affinity / np.outer(root, root), 2)
     near = np.abs(np.subtract.outer(x, points)) < tau
-    labels, centres = two_means(vectors)
+    labels, centers = two_means(vectors)
     with np.errstate(invalid="ignore", divide="ignore"):
         z = (near / root) @ (vectors / values)
         z /= np.linalg.norm(z, axis=1, keepdims=True)
-    cell = np.argmin(((z[:, None, :] - centres) ** 2).sum(axis=2), axis=1)
+    cell = np.argmin(((z[:, None, :] - centers) ** 2).sum(axis=2), axis=1)
     nearest = np.argmin(np.abs(np.subtract.outer(x, points)), axis=1)
     return np.where(near.any(axis=1) & np.isfinite(z[:, 0]), cell, labels[nearest]).astype(bool)
 
@@ -171,13 +171,13 @@ def picture(n: dict) -> plt.Figure:
     separations = n["mu"]
     figure, axis = plt.subplots(figsize=(7.5, 5), layout="constrained")
     window = min(5, len(separations))
-    for k, colour in enumerate((OURS, THEIRS, THIRD)):
-        axis.semilogy(separations, found[:, k], ".", ms=7, color=colour, alpha=0.6)
+    for k, color in enumerate((OURS, THEIRS, THIRD)):
+        axis.semilogy(separations, found[:, k], ".", ms=7, color=color, alpha=0.6)
         smooth = np.convolve(np.log(found[:, k]), np.ones(window) / window, mode="valid")
         inner = np.convolve(separations, np.ones(window) / window, mode="valid")
-        axis.semilogy(inner, np.exp(smooth), color=colour, label=f"measured, ε = {EPSILONS[k]}")
-    axis.semilogy(separations, heuristic, color=GREY, ls="--", label="heuristic as printed")
-    axis.semilogy(separations, constant * heuristic, color=GREY, ls=":",
+        axis.semilogy(inner, np.exp(smooth), color=color, label=f"measured, ε = {EPSILONS[k]}")
+    axis.semilogy(separations, heuristic, color=GRAY, ls="--", label="heuristic as printed")
+    axis.semilogy(separations, constant * heuristic, color=GRAY, ls=":",
                   label=f"heuristic × {constant:.2g}")  # fmt: skip
     axis.set(xlabel="μ, in standard deviations of a mode; the modes are at -μ and μ",
              ylabel="landmarks N",

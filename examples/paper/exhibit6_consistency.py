@@ -16,7 +16,7 @@ drawn again if it falls between the modes, where it would be no bad cut.
 import matplotlib.pyplot as plt
 import numpy as np
 import pymc as pm
-from common import GREY, OURS, QUIET, THEIRS, run
+from common import GRAY, OURS, QUIET, THEIRS, run
 from pymc.step_methods.metropolis import UniformProposal
 
 import pymc_spectral as ps
@@ -28,8 +28,8 @@ TARGET = pair1d(SIGMA)
 
 
 def cut_at(place: float) -> ps.KMeansPartition:
-    """Partition of the line into what lies left and right of a place: two centres around it."""
-    return ps.KMeansPartition(2, standardise=False).fit([[place - 0.5], [place + 0.5]])
+    """Partition of the line into what lies left and right of a place: two centers around it."""
+    return ps.KMeansPartition(2, standardize=False).fit([[place - 0.5], [place + 0.5]])
 
 
 def make_step(partition, seed: int) -> ps.SpectralPartitionStep:
@@ -84,19 +84,19 @@ def exhibit(quick: bool, seed: int, repeats: int | None = None):
     cuts = {"good": 0.0, "bad": random_cut}
     numbers = {"lengths": lengths, "repeats": repeats, "cuts": cuts, "late": LATE}
     figure, axis = plt.subplots(figsize=(7.5, 5.6), layout="constrained")
-    for (name, place), colour in zip(cuts.items(), (OURS, THEIRS), strict=True):
+    for (name, place), color in zip(cuts.items(), (OURS, THEIRS), strict=True):
         found = errors(cut_at(place), lengths, repeats, seed)
         rms = np.sqrt((found**2).mean(axis=0))
         slope, slope_error = late_slope(lengths, found, np.random.default_rng(seed))
         numbers[name] = {"rms": rms, "late_slope": slope, "late_slope_error": slope_error}
         beside = np.array(lengths) * (0.96 if name == "good" else 1.04)
-        axis.loglog(beside, found.T, ".", ms=4, color=colour, alpha=0.35)
+        axis.loglog(beside, found.T, ".", ms=4, color=color, alpha=0.35)
         label = f"cut at {place:.2f}: slope {slope:.2f} ± {slope_error:.2f} from T = {LATE:,} on"
-        axis.loglog(lengths, rms, "o-", color=colour, label=label)
+        axis.loglog(lengths, rms, "o-", color=color, label=label)
         reference = rms[-1] * np.sqrt(lengths[-1] / np.array(lengths))
-        axis.loglog(lengths, reference, color=GREY, lw=0.8, ls=":")
-    axis.plot([], [], color=GREY, lw=0.8, ls=":", label="1 / √T")
-    axis.plot([], [], ".", color=GREY, ms=4, label="single repeats; lines: root mean square")
+        axis.loglog(lengths, reference, color=GRAY, lw=0.8, ls=":")
+    axis.plot([], [], color=GRAY, lw=0.8, ls=":", label="1 / √T")
+    axis.plot([], [], ".", color=GRAY, ms=4, label="single repeats; lines: root mean square")
     axis.set(xlabel="draws per cell T",
              ylabel="absolute error of the mean",
              title="Good and bad cut of half N(-1, 0.4), half N(1, 0.4)")  # fmt: skip

@@ -13,7 +13,7 @@ The target is that of exhibit 1(a): half N(-1, 0.4), half N(1, 0.4), tau = 0.2, 
 import matplotlib.pyplot as plt
 import numpy as np
 import pymc as pm
-from common import GREY, OURS, QUIET, THEIRS, line, pair_density, run, spectral_gap
+from common import GRAY, OURS, QUIET, THEIRS, line, pair_density, run, spectral_gap
 from exhibit6_consistency import SIGMA, TARGET, TAU, cut_at, make_step
 from pymc.step_methods.metropolis import UniformProposal
 
@@ -79,7 +79,7 @@ def exhibit(quick: bool, seed: int, repeats: int | None = None):
     )
     bound_label = f"exact bound {truth['ratio_bound']:.3f}"
     axis.axvline(truth["ratio_bound"], color=THEIRS, ls="--", label=bound_label, **below_legend)
-    axis.axvline(1, color=GREY, ls=":", label="as good as naive chains", **below_legend)
+    axis.axvline(1, color=GRAY, ls=":", label="as good as naive chains", **below_legend)
     axis.set_yticks(range(3), names)
     ticks = [0.03, 0.05, 0.1, 0.2, 0.5, 1]
     axis.set_xticks(ticks, [f"{t:g}" for t in ticks])

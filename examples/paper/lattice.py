@@ -30,7 +30,7 @@ class LatticeChain:
     ----------
     points : array (n, d)
     log_density : array (n,)
-        Of the target, not normalised.
+        Of the target, not normalized.
     variance : float
         Of the proposal, large against the squared spacing.
     spacing : float

@@ -59,8 +59,8 @@ def table(header: list[str], rows: list[list[str]]) -> str:
 def exhibit1(n: dict) -> str:
     a, b, c = n["a"], n["b"], n["c"]
     rows = [
-        ["(a) best cut for the sampler", "0", number(a["minimiser_sampler"])],
-        ["(a) best cut for the clustering", "0", number(a["minimiser_clustering"])],
+        ["(a) best cut for the sampler", "0", number(a["minimizer_sampler"])],
+        ["(a) best cut for the clustering", "0", number(a["minimizer_clustering"])],
     ]
     for sigma in ("0.15", "0.25", "0.4"):
         bound, exact = (number(b[f"gain_{kind}_at_{sigma}"]) for kind in ("bound", "exact"))
@@ -166,7 +166,7 @@ def exhibit3(n: dict, older: dict | None = None) -> str:
 
 
 STARTS = {
-    "centre": "centres of cells",
+    "center": "centers of cells",
     "random": "random landmarks",
     "explorers": "where the explorers did",
     "target": "from the target",
@@ -202,13 +202,13 @@ def exhibit4(n: dict, older: dict | None = None) -> str:
         return f"{error(r)} (sd {number(r['sd'])})" if "sd" in r else error(r)
 
     def measured(shape):
-        found = [column(n, shape, "centre", with_sd)]
-        found += [column(n, shape, key) for key in ("centre_expected", "step", "step_pooled")]
-        return [*found, column(n, shape, "centre_squares")]
+        found = [column(n, shape, "center", with_sd)]
+        found += [column(n, shape, key) for key in ("center_expected", "step", "step_pooled")]
+        return [*found, column(n, shape, "center_squares")]
 
     def expected(shape, suffix):
         found = [column(n, shape, f"{s}_expected{suffix}") for s in STARTS]
-        spread = [n[shape][m][f"centre_expected{suffix}"]["by_partition"] for m in METHODS]
+        spread = [n[shape][m][f"center_expected{suffix}"]["by_partition"] for m in METHODS]
         return [*found, [*map(span, spread), ""]]
 
     def span(x):
@@ -224,7 +224,7 @@ def exhibit4(n: dict, older: dict | None = None) -> str:
         return [*found, [f"{mean} ({sum(whole)} of {len(whole)})", "", ""]]
 
     any_shape = n[next(iter(s for s in SHAPES if s in n))]["spectral"]
-    header = ["cells", "paper", "simulated, from centres", "the same, expected",
+    header = ["cells", "paper", "simulated, from centers", "the same, expected",
               "by the step, draws alone", "by the step, pooled means",
               "mean squares, simulated"]  # fmt: skip
     same = ""
@@ -232,11 +232,11 @@ def exhibit4(n: dict, older: dict | None = None) -> str:
         k = older["as run"]["spectral"]["step"]["partitions"]
         same = f" With PyMC 5 the first {k} explorations were run, with the same outcome."
     starts = [f"starts: {name}" for name in STARTS.values()]
-    second = ["cells", "paper", *starts, "single explorations, centres"]
+    second = ["cells", "paper", *starts, "single explorations, centers"]
     third = [*second, "mean of those whose cells are the two sets, starts from the target"]
     return (
-        f"Over {any_shape['centre']['partitions']} explorations, weights by the bridge and then "
-        f"fixed; {any_shape['centre']['repeats']} repeats simulated, {any_shape['step']['repeats']}"
+        f"Over {any_shape['center']['partitions']} explorations, weights by the bridge and then "
+        f"fixed; {any_shape['center']['repeats']} repeats simulated, {any_shape['step']['repeats']}"
         f" by the step, whose chains start at random landmarks.{same}\n\n"
         f"{table(header, rows(measured))}\n\n"
         "What must be expected of the draws alone, from other starts:\n\n"
@@ -339,7 +339,7 @@ def verdicts(results: dict[str, dict], older: dict[str, dict]) -> str:
         spectral = published["spectral"][0]
         ratio = published["kmeans"][0] / spectral
         found = results["exhibit4"]["numbers"]
-        ways = {"draws alone, expected": "centre_expected", "pooled means": "step_pooled"}
+        ways = {"draws alone, expected": "center_expected", "pooled means": "step_pooled"}
         for (shape, name), (way, key) in product(SHAPES.items(), ways.items()):
             for text, part, bar in (
                 (f"spectral at or below {spectral}", "spectral", spectral),

@@ -1,10 +1,10 @@
 """The bridge's proposal: a normal or Student density fitted to earlier draws of one cell.
 
-Bridge sampling compares the draws of a chain with fresh independent points of a density ``p`` that
-can be sampled and normalised. The closer ``p`` is to the restricted posterior the smaller the
-error, but ``p`` must not be fitted to the very draws it weighs: that biases the log mass by about
-``-d (d + 3) / (4 n)``. So every chain carries a :class:`StreamingProposal`, which is fitted to the
-past only and refitted as the past grows.
+Bridge sampling compares the draws of a chain with points proposed independently from a density
+``p`` that can be sampled and normalized. The closer ``p`` is to the restricted posterior the
+smaller the error, but ``p`` must not be fitted to the very draws it weighs: that biases the log
+mass by about ``-d (d + 3) / (4 n)``. So every chain carries a :class:`StreamingProposal`, which is
+fitted to the past only and refitted as the past grows.
 """
 
 from __future__ import annotations
@@ -17,6 +17,8 @@ from typing import Literal, get_args
 import numpy as np
 from scipy.linalg import solve_triangular
 
+from pymc_spectral._validate import one_of
+
 __all__ = ["Proposal", "ProposalKind", "StreamingProposal", "fit_proposal"]
 
 ProposalKind = Literal["normal", "student"]
@@ -25,15 +27,41 @@ STUDENT_DOF = 10.0
 """Degrees of freedom of the Student proposal, the paper's choice."""
 
 # Candidates of the shrinkage: how far the correlations go towards zero, and how much the
-# covariance is widened because mean and covariance are themselves uncertain.
+# covariance is widened because mean and covariance are themselves uncertain. Heuristic: a factor of
+# 1.8 from one intensity to the next, over all that matters; the widening for a chain that is worth
+# only a few draws, which a normal predictive density would need, ends at 5.
 _INTENSITIES = np.concatenate([[0.0], np.logspace(-6, 0, 25)])
 _INFLATIONS = np.array([1.0, 1.1, 1.25, 1.5, 2.0, 3.0, 5.0])
+# Stretches of draws that are held out in turn. Heuristic: few enough that a stretch of a slow chain
+# is nearly independent of the rest, and that the rest is nearly all.
 _FOLDS = 4
+# Four draws in each stretch: with fewer a held-out one says nothing (heuristic).
 _MIN_FOR_FOLDS = 16
-# A refit waits until the past has grown by this factor and this number of draws.
+# Least standard deviation, in units of that of all draws, that three quarters of them are credited
+# with, and least eigenvalue of their shrunk correlation. Heuristics that keep quotients finite.
+_LEAST_SD = 1e-3
+_LEAST_EIGENVALUE = 1e-12
+# Least eigenvalue, per dimension, of the correlation in use: far enough above rounding (1e-16 d)
+# that its Cholesky factor exists (heuristic).
+_LEAST_REGULAR = 1e-10
+
+# A refit waits until the past has grown by this factor and this number of draws. The factor lowers
+# the error against doubling, see the notes of StreamingProposal; the number is a heuristic, that
+# of rows which the bridge tells apart from the next (bridge/draws_by_fit.py).
 _GROWTH = 1.25
 _MIN_STEP = 50
-# Relative to the size of the coordinate: below this its draws count as not varying.
+# Draws of its own on which a fit stands alone, without the seed points: this many, and this many a
+# dimension (heuristic; with fewer the shrinkage does most of the work).
+_ENOUGH = 100
+_ENOUGH_BY_DIM = 10
+# Part of the tuning draws that is dropped as warm-up: one in three (heuristic).
+_WARM_UP = 3
+# Draws kept for refits at least, so that thinning leaves enough for the folds.
+_MIN_CAPACITY = _MIN_FOR_FOLDS
+# Rows that the store begins with; it doubles when full, so this only saves memory.
+_FIRST_ROWS = 256
+# Relative to the size of the coordinate: below this its draws count as not varying. Rounding of
+# the mean leaves about 1e-16 times the square root of the number of draws.
 _FLAT = 1e-12
 
 
@@ -62,7 +90,7 @@ class Proposal:
 
     def __post_init__(self) -> None:
         """Factor the covariance once, so that single points are cheap."""
-        _check_kind(self.kind)
+        one_of("proposal", self.kind, get_args(ProposalKind))
         mean = np.array(self.mean, dtype=float)
         covariance = np.array(self.covariance, dtype=float)
         if mean.ndim != 1 or covariance.shape != (mean.size, mean.size):
@@ -132,13 +160,6 @@ class Proposal:
         return self.mean + z @ self._factor_t, self._log_density(float(z @ z))
 
 
-def _check_kind(kind: str) -> None:
-    """Refuse a proposal that does not exist."""
-    kinds = get_args(ProposalKind)
-    if kind not in kinds:
-        raise ValueError(f"proposal={kind!r} is unknown; use one of {', '.join(map(repr, kinds))}.")
-
-
 def fit_proposal(
     draws: np.ndarray, kind: ProposalKind = "normal", *, fallback_scale: np.ndarray | None = None
 ) -> Proposal:
@@ -160,54 +181,67 @@ def fit_proposal(
 
     Notes
     -----
-    1. Coordinates are standardised by their standard deviations, so the fit follows any change of
+    1. Coordinates are standardized by their standard deviations, so the fit follows any change of
        units of the coordinates exactly.
     2. The correlation matrix R becomes ``k ((1 - a) R + a I)``. The intensity ``a`` and the
        widening ``k >= 1`` are those under which each quarter of the draws is most probable when
        the fit has seen only the other three. Quarters are contiguous in time, so autocorrelated
        draws count for what they are worth, which the closed form of Ledoit & Wolf cannot know: it
-       takes draws as independent, and it minimises a squared error of matrix entries, whereas the
+       takes draws as independent, and it minimizes a squared error of matrix entries, whereas the
        bridge needs densities that overlap: for 100 correlated coordinates with variances over 4
        decades and 500 draws, the log mass was off by 27 with it and by 0.08 with this. With many
        draws ``a`` and ``k`` go to 0 and 1 and the two moments are matched, as in the paper.
     3. With fewer than 16 draws there is nothing to hold out: ``a = d / (n + d)``, but at least
        1/n, and ``k = 1 + d / n``, at most 5.
     """
-    draws = np.asarray(draws, dtype=float)
-    if draws.ndim != 2 or draws.shape[0] < 1:
-        raise ValueError(f"draws has shape {draws.shape}; expected (n, d) with n >= 1.")
-    if not np.isfinite(draws).all():
-        raise ValueError("draws holds values that are not finite; drop them before the fit.")
+    draws = _checked(draws)
     n, d = draws.shape
     mean = draws.mean(axis=0)
-    centred = draws - mean
-    sd = np.sqrt(np.einsum("ij,ij->j", centred, centred) / max(n - 1, 1))
+    centered = draws - mean
+    sd = np.sqrt(np.einsum("ij,ij->j", centered, centered) / max(n - 1, 1))
     varies = sd > _FLAT * np.abs(mean)
     if fallback_scale is None:
         fallback_scale = np.full(d, np.median(sd[varies]) if varies.any() else 1.0)
     sd = np.where(varies, sd, fallback_scale)
-    z = np.where(varies, centred / sd, 0.0)
+    z = np.where(varies, centered / sd, 0.0)
     correlation = z.T @ z / max(n - 1, 1)
     np.fill_diagonal(correlation, 1.0)
     # A coordinate that does not vary is predicted perfectly and would decide alone.
     intensity, inflation = _shrinkage(z[:, varies]) if varies.any() else (0.0, 1.0)
     correlation *= 1.0 - intensity
     np.fill_diagonal(correlation, 1.0)
-    # Perfectly dependent coordinates (a deterministic copy) would leave a singular matrix.
+    _make_regular(correlation)
+    return Proposal(kind, mean, inflation * correlation * np.outer(sd, sd))
+
+
+def _checked(draws: np.ndarray) -> np.ndarray:
+    """Return the draws as floats, after checking shape and values."""
+    draws = np.asarray(draws, dtype=float)
+    if draws.ndim != 2 or draws.shape[0] < 1:
+        raise ValueError(f"draws has shape {draws.shape}; expected (n, d) with n >= 1.")
+    if not np.isfinite(draws).all():
+        raise ValueError("draws holds values that are not finite; drop them before the fit.")
+    return draws
+
+
+def _make_regular(correlation: np.ndarray) -> None:
+    """Shrink a correlation in place, as little as leaves it regular.
+
+    Perfectly dependent coordinates (a deterministic copy) would leave a singular matrix.
+    """
+    floor = _LEAST_REGULAR * len(correlation)
     smallest = float(np.linalg.eigvalsh(correlation)[0])
-    floor = 1e-10 * d
     if smallest < floor:
         extra = min(1.0, (floor - smallest) / max(1.0 - smallest, floor))
         correlation *= 1.0 - extra
         np.fill_diagonal(correlation, 1.0)
-    return Proposal(kind, mean, inflation * correlation * np.outer(sd, sd))
 
 
 def _shrinkage(z: np.ndarray) -> tuple[float, float]:
     """Choose the intensity and widening that predict held-out stretches of draws best."""
     n, d = z.shape
     if n < _MIN_FOR_FOLDS:
-        return max(d / (n + d), 1.0 / n), min(1.0 + d / n, 5.0)
+        return max(d / (n + d), 1.0 / n), min(1.0 + d / n, float(_INFLATIONS[-1]))
     score = np.zeros((_INFLATIONS.size, _INTENSITIES.size))
     edges = np.linspace(0, n, _FOLDS + 1).astype(int)
     folds = [z[start:stop] for start, stop in pairwise(edges)]
@@ -220,21 +254,43 @@ def _shrinkage(z: np.ndarray) -> tuple[float, float]:
         held, rest = len(fold), n - len(fold)
         mean = (total - own) / rest
         train = (total_product - product - rest * np.outer(mean, mean)) / (rest - 1)
-        sd = np.maximum(np.sqrt(np.maximum(np.diag(train), 0.0)), 1e-3)
-        scale = np.outer(sd, sd)
         shift = np.outer(own, mean)
-        power = (product - shift - shift.T + held * np.outer(mean, mean)) / scale
-        values, vectors = np.linalg.eigh(train / scale)
-        power = np.einsum("ij,ij->j", vectors, power @ vectors)
-        shrunk = (1.0 - _INTENSITIES) * np.maximum(values, 0.0)[:, None] + _INTENSITIES
-        shrunk = np.maximum(shrunk, 1e-12)
-        quadratic = power @ (1.0 / shrunk)
-        log_det = np.log(shrunk).sum(axis=0)
-        score -= 0.5 * (
-            quadratic / _INFLATIONS[:, None] + held * (log_det + d * np.log(_INFLATIONS)[:, None])
-        )
+        # Squares and products of the held-out draws about the mean of the rest.
+        about = product - shift - shift.T + held * np.outer(mean, mean)
+        score -= 0.5 * _surprise(train, about, held)
     k, a = np.unravel_index(int(np.argmax(score)), score.shape)
     return float(_INTENSITIES[a]), float(_INFLATIONS[k])
+
+
+def _surprise(train: np.ndarray, about: np.ndarray, held: int) -> np.ndarray:
+    """Return minus twice the log density of held-out draws under every candidate fit.
+
+    Parameters
+    ----------
+    train : ndarray, shape (d, d)
+        Covariance of the other draws.
+    about : ndarray, shape (d, d)
+        Sum of the held-out draws' products about the mean of the others.
+    held : int
+        Number of held-out draws.
+
+    Returns
+    -------
+    ndarray, shape (inflations, intensities)
+        Up to a constant.
+    """
+    sd = np.maximum(np.sqrt(np.maximum(np.diag(train), 0.0)), _LEAST_SD)
+    scale = np.outer(sd, sd)
+    power = about / scale
+    values, vectors = np.linalg.eigh(train / scale)
+    # In the basis of the correlation's eigenvectors every intensity is diagonal.
+    power = np.einsum("ij,ij->j", vectors, power @ vectors)
+    shrunk = (1.0 - _INTENSITIES) * np.maximum(values, 0.0)[:, None] + _INTENSITIES
+    shrunk = np.maximum(shrunk, _LEAST_EIGENVALUE)
+    quadratic = power @ (1.0 / shrunk)
+    log_det = np.log(shrunk).sum(axis=0)
+    inflation = _INFLATIONS[:, None]
+    return quadratic / inflation + held * (log_det + len(train) * np.log(inflation))
 
 
 class StreamingProposal:
@@ -270,17 +326,17 @@ class StreamingProposal:
     def __init__(
         self, seed_points: np.ndarray, kind: ProposalKind = "normal", *, capacity: int = 4096
     ) -> None:
-        _check_kind(kind)
+        one_of("proposal", kind, get_args(ProposalKind))
         seeds = np.array(seed_points, dtype=float)
         if seeds.ndim != 2 or seeds.shape[0] < 1:
             raise ValueError(f"seed_points has shape {seeds.shape}; expected (m, d) with m >= 1.")
-        if capacity < 16:
-            raise ValueError(f"capacity={capacity} is too small; use at least 16.")
+        if capacity < _MIN_CAPACITY:
+            raise ValueError(f"capacity={capacity} is too small; use at least {_MIN_CAPACITY}.")
         self.kind = kind
         self.n_fits = 0
         self._seeds = seeds
         self._scale = _seed_scale(seeds)
-        self._enough = max(100, 10 * seeds.shape[1])
+        self._enough = max(_ENOUGH, _ENOUGH_BY_DIM * seeds.shape[1])
         self._tuning_store = _Store(seeds.shape[1], capacity)
         self._store = _Store(seeds.shape[1], capacity)
         self._warm: np.ndarray = np.empty((0, seeds.shape[1]))
@@ -303,7 +359,7 @@ class StreamingProposal:
             return
         self._tuning = False
         kept = self._tuning_store.array()
-        self._warm = kept[len(kept) // 3 :].copy()
+        self._warm = kept[len(kept) // _WARM_UP :].copy()
         self._tuning_store.clear()
         self._refit_at = 0
 
@@ -320,14 +376,14 @@ class StreamingProposal:
     def _count(self) -> int:
         """Return the number of draws seen that a fit would stand on."""
         if self._tuning:
-            return self._tuning_store.seen - self._tuning_store.seen // 3
+            return self._tuning_store.seen - self._tuning_store.seen // _WARM_UP
         return len(self._warm) + self._store.seen
 
     def _past(self) -> np.ndarray:
         """Return the points of the next fit, in time order."""
         if self._tuning:
             kept = self._tuning_store.array()
-            own = kept[len(kept) // 3 :]
+            own = kept[len(kept) // _WARM_UP :]
         else:
             # When the store was thinned, thin the tuning draws alike: equal weight in time.
             own = np.concatenate([self._warm[:: self._store.stride], self._store.array()])
@@ -338,7 +394,7 @@ class _Store:
     """A bounded record of a sequence of points, thinned evenly when full."""
 
     def __init__(self, dim: int, capacity: int) -> None:
-        self._rows = np.empty((min(capacity, 256), dim))
+        self._rows = np.empty((min(capacity, _FIRST_ROWS), dim))
         self._capacity = capacity
         self.clear()
 

@@ -29,15 +29,49 @@ from pytensor.tensor.math import Sum
 from pytensor.tensor.rewriting.ofg import inline_ofg_node
 
 from pymc_spectral._pymc import exact_rounding
-from pymc_spectral.density.graph import ScalarGraph, gradient_of, scalar_graph
-from pymc_spectral.density.processes import Crew, available_cores
+from pymc_spectral.density.model_graph import Layout, ScalarGraph, gradient_of, scalar_graph
+from pymc_spectral.density.row_processes import RowProcesses, available_cores
 
 __all__ = ["BatchedDensity", "batched_density"]
 
 _log = logging.getLogger(__name__)
 
-# From this many terms on, a call of BLAS costs less than adding them one by one.
+# From this many terms on, a call of BLAS costs less than adding them one by one (heuristic: with
+# fewer terms, the call itself costs as much as it saves).
 LONG_SUM = 32
+# Characters that a message quotes of an error and of a point (heuristic: a line or two).
+QUOTED_ERROR = 120
+QUOTED_POINT = 200
+
+
+@dataclass(frozen=True, eq=False)
+class _Compilation:
+    """How scalar graphs become functions of many rows."""
+
+    kwargs: dict[str, Any]
+    cores: int
+    vectorized: bool
+
+    def of_rows(
+        self, vector: Variable, outputs: Sequence[Variable], per_row: Sequence[Variable]
+    ) -> Callable[..., list[np.ndarray]]:
+        """Compile outputs as a function of (m, d) rows and of a number per row for each `per_row`.
+
+        Parameters
+        ----------
+        vector : Variable
+            The point that the outputs depend on.
+        outputs : sequence of Variable
+        per_row : sequence of Variable
+            Scalars that differ from row to row.
+        """
+        if not self.vectorized:
+            one = _compile([vector, *per_row], list(outputs), self.kwargs, None)
+            return RowProcesses(one, self.cores)
+        inputs, results = _vectorize(vector, outputs, per_row)
+        if not per_row:  # A gradient passes over the terms anyway, and sums them on its way.
+            results = _long_sums_to_products(results)
+        return _compile(inputs, results, self.kwargs, np.zeros((2, vector.type.shape[0])))
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,32 +82,43 @@ class BatchedDensity:
 
     Attributes
     ----------
+    layout : Layout
+        Names and shapes of the value variables, in the order of the columns.
     names : tuple of str
-        Names of the value variables, in the order of the columns.
-    shapes : tuple of tuple of int
-        Their shapes.
+        Their names alone.
     d : int
         Number of columns.
+    initial_point : array of shape (d,)
+        The model's initial point.
     has_gradient : bool
         Whether `logp_and_grad` and `parts_and_grad` can be called.
-    vectorised : bool
+    vectorized : bool
         False if the rows are evaluated one after another, because the graph refused.
     n_nan : int
         Rows so far whose log density was NaN; each was answered with ``-inf``.
     """
 
-    names: tuple[str, ...]
-    shapes: tuple[tuple[int, ...], ...]
+    layout: Layout
     has_gradient: bool
-    vectorised: bool
-    initial_point: np.ndarray = field(repr=False)
+    vectorized: bool
     _graph: ScalarGraph = field(repr=False)
+    _compilation: _Compilation = field(repr=False)
     _counts: dict[str, int] = field(repr=False, default_factory=lambda: {"nan": 0, "rows": 0})
 
-    @cached_property
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of the value variables, in the order of the columns."""
+        return self.layout.names
+
+    @property
     def d(self) -> int:
         """Dimension of the unconstrained space."""
-        return int(sum(np.prod(shape, dtype=int) for shape in self.shapes))
+        return self.layout.d
+
+    @property
+    def initial_point(self) -> np.ndarray:
+        """Initial point of the model, of shape (d,)."""
+        return self._graph.initial_point
 
     @property
     def n_nan(self) -> int:
@@ -87,17 +132,17 @@ class BatchedDensity:
 
     @cached_property
     def _parts(self) -> Callable[..., list[np.ndarray]]:
-        """Compiled prior and likelihood."""
-        graph = self._graph
-        return _compile_rows(graph, [graph.prior, graph.likelihood], [], self.vectorised)
+        """Compile prior and likelihood."""
+        outputs = [self._graph.prior, self._graph.likelihood]
+        return self._compilation.of_rows(self._graph.vector, outputs, [])
 
     @cached_property
     def _parts_and_grad(self) -> Callable[..., list[np.ndarray]]:
-        """Compiled prior, likelihood, and gradient of prior + weight * likelihood."""
+        """Compile prior, likelihood, and gradient of prior + weight * likelihood."""
         graph = self._graph
         weight = pt.scalar("likelihood_weight", dtype="float64")
         outputs = [graph.prior, graph.likelihood, gradient_of(graph, weight)]
-        return _compile_rows(graph, outputs, [weight], self.vectorised)
+        return self._compilation.of_rows(graph.vector, outputs, [weight])
 
     def parts(self, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Evaluate log prior (with Jacobians) and log likelihood (with Potentials), apart.
@@ -163,36 +208,12 @@ class BatchedDensity:
         return log_prior + log_likelihood, gradient
 
     def ravel(self, point: Mapping[str, np.ndarray]) -> np.ndarray:
-        """Lay value variables side by side.
-
-        Parameters
-        ----------
-        point : dict of array
-            Value variables by name, all with the same leading dimensions (none for one point).
-
-        Returns
-        -------
-        array of shape (..., d)
-        """
-        missing = [name for name in self.names if name not in point]
-        if missing:
-            raise ValueError(f"The point has no {missing}; it holds {sorted(point)}.")
-        columns = []
-        for name, shape in zip(self.names, self.shapes, strict=True):
-            value = np.asarray(point[name], dtype=float)
-            lead = value.shape[: value.ndim - len(shape)]
-            columns.append(value.reshape((*lead, -1)))
-        return np.concatenate(columns, axis=-1)
+        """Lay value variables, a dict of (..., *shape) arrays, side by side as (..., d) rows."""
+        return self.layout.ravel(point)
 
     def unravel(self, x: np.ndarray) -> dict[str, np.ndarray]:
         """Cut rows of shape (..., d) into a dict of value variables."""
-        x = np.asarray(x)
-        point, start = {}, 0
-        for name, shape in zip(self.names, self.shapes, strict=True):
-            size = int(np.prod(shape, dtype=int))
-            point[name] = x[..., start : start + size].reshape(x.shape[:-1] + shape)
-            start += size
-        return point
+        return self.layout.unravel(x)
 
     def _rows(self, x: np.ndarray) -> np.ndarray:
         """Check the shape, and lay rows out as the compiled functions take them."""
@@ -245,7 +266,7 @@ def batched_density(
         Passed on to ``pytensor.function``. Without a ``mode``, Numba is used where it is installed:
         on batches it is several times faster than the C linker.
     cores : int, optional
-        Processes that share the rows where the graph cannot be vectorised and a row takes longer
+        Processes that share the rows where the graph cannot be vectorized and a row takes longer
         than a millisecond. Default: those there are, at most 4. No result depends on it.
 
     Returns
@@ -261,10 +282,8 @@ def batched_density(
     3. ``vectorize_graph`` makes the vector a matrix. Where an Op refuses, rows are evaluated one
        by one, on several cores where that pays, and a log line says so.
     """
-    model = pm.modelcontext(model)
-    graph, names, shapes, initial = scalar_graph(
-        model, dict(compile_kwargs or {}), available_cores() if cores is None else cores
-    )
+    graph = scalar_graph(pm.modelcontext(model))
+    cores = available_cores() if cores is None else cores
     has_gradient = gradient
     weight = pt.scalar("likelihood_weight", dtype="float64")
     outputs = [graph.prior, graph.likelihood]
@@ -276,35 +295,34 @@ def batched_density(
                 "No gradient for this model (%s): moves without gradients are used.", _first(error)
             )
             has_gradient = False
-    vectorised = True
+    vectorized = True
     try:
         _refuse_black_boxes(outputs)
-        _vectorise(graph, outputs, [weight] if has_gradient else [])
+        _vectorize(graph.vector, outputs, [weight] if has_gradient else [])
     except Exception as error:
         _log.warning(
-            "The model's graph cannot be vectorised (%s): points are evaluated one by one, on up "
+            "The model's graph cannot be vectorized (%s): points are evaluated one by one, on up "
             "to %d cores where that pays, which is slower.",
             _first(error),
-            graph.cores,
+            cores,
         )
-        vectorised = False
+        vectorized = False
     return BatchedDensity(
-        names=names,
-        shapes=shapes,
+        layout=graph.layout,
         has_gradient=has_gradient,
-        vectorised=vectorised,
-        initial_point=initial,
+        vectorized=vectorized,
         _graph=graph,
+        _compilation=_Compilation(dict(compile_kwargs or {}), cores, vectorized),
     )
 
 
-def _vectorise(
-    graph: ScalarGraph, outputs: Sequence[Variable], per_row: Sequence[Variable]
+def _vectorize(
+    vector: Variable, outputs: Sequence[Variable], per_row: Sequence[Variable]
 ) -> tuple[list[Variable], list[Variable]]:
-    """Graphs with a leading axis of rows; raise where an Op refuses."""
-    matrix = pt.matrix("points", shape=(None, graph.vector.type.shape[0]), dtype="float64")
+    """Build graphs with a leading axis of rows; raise where an Op refuses."""
+    matrix = pt.matrix("points", shape=(None, vector.type.shape[0]), dtype="float64")
     batched = [pt.vector(scalar.name, dtype="float64") for scalar in per_row]
-    replace = {graph.vector: matrix, **dict(zip(per_row, batched, strict=True))}
+    replace = {vector: matrix, **dict(zip(per_row, batched, strict=True))}
     rows = matrix.shape[0]
     results = []
     inlined = _inline(list(outputs))
@@ -333,7 +351,7 @@ def _long_sums_to_products(outputs: list[Variable]) -> list[Variable]:
 
 
 def _refuse_black_boxes(outputs: Sequence[Variable]) -> None:
-    """Raise if a user's own Op is in the graph: vectorised, it would be called row by row anyway.
+    """Raise if a user's own Op is in the graph: vectorized, it would be called row by row anyway.
 
     So it is better called on several cores, each with its share of the rows.
     """
@@ -354,20 +372,6 @@ def _inline(outputs: list[Variable]) -> list[Variable]:
     return list(graph.outputs)
 
 
-def _compile_rows(
-    graph: ScalarGraph, outputs: Sequence[Variable], per_row: Sequence[Variable], vectorised: bool
-) -> Callable[..., list[np.ndarray]]:
-    """Compile outputs as a function of (m, d) rows and of one number per row for each `per_row`."""
-    kwargs = graph.compile_kwargs
-    if vectorised:
-        inputs, results = _vectorise(graph, outputs, per_row)
-        if not per_row:  # A gradient passes over the terms anyway, and sums them on its way.
-            results = _long_sums_to_products(results)
-        return _compile(inputs, results, kwargs, np.zeros((2, graph.vector.type.shape[0])))
-    one = _compile([graph.vector, *per_row], list(outputs), kwargs, None)
-    return Crew(one, graph.cores)
-
-
 def _compile(
     inputs: list[Variable],
     outputs: list[Variable],
@@ -380,7 +384,7 @@ def _compile(
         with exact_rounding():
             return pytensor.function(inputs, outputs, **options)
     with warnings.catch_warnings(), exact_rounding():
-        # Told of BLAS and of object mode, nobody could do anything.
+        # Numba warns of BLAS and of object mode: users cannot act on either.
         warnings.simplefilter("ignore")
         try:
             function = pytensor.function(inputs, outputs, mode="NUMBA", **options)
@@ -394,7 +398,7 @@ def _compile(
 
 
 def _all_finite(a: np.ndarray, b: np.ndarray) -> bool:
-    """Whether all of two vectors is finite, by their product: far cheaper than masks.
+    """Return whether all of two vectors is finite, by their product: far cheaper than masks.
 
     An overflow says no although all is finite; then the masks are computed after all.
     """
@@ -403,12 +407,12 @@ def _all_finite(a: np.ndarray, b: np.ndarray) -> bool:
 
 
 def _first(error: Exception) -> str:
-    """First line of an error, to put into a log line."""
-    text = str(error).strip()
-    return f"{type(error).__name__}: {text.splitlines()[0][:120]}" if text else type(error).__name__
+    """Return the first line of an error, to put into a log line."""
+    kind, text = type(error).__name__, str(error).strip()
+    return f"{kind}: {text.splitlines()[0][:QUOTED_ERROR]}" if text else kind
 
 
-def _shorten(value: object, length: int = 200) -> str:
-    """Text of a value, cut to a length."""
+def _shorten(value: object, length: int = QUOTED_POINT) -> str:
+    """Return the text of a value, cut to a length."""
     text = str(value)
     return text if len(text) <= length else text[:length] + "..."

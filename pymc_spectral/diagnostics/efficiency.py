@@ -15,8 +15,9 @@ import xarray as xr
 from numpy.typing import ArrayLike
 
 from pymc_spectral._autocorrelation import mean_variance
-from pymc_spectral._groups import columns_of, open_groups, stat_values
-from pymc_spectral.result.reweighting import reweight
+from pymc_spectral._inference_data import columns_of, open_groups
+from pymc_spectral.bridge.weights import cell_of_chain
+from pymc_spectral.result.reweighting import weighed_groups
 
 __all__ = [
     "LARGEST",
@@ -94,7 +95,7 @@ def recommended_landmarks(
     when cells mix badly (`r_hat`, ESS by cell) and the number used is far below this one, more
     landmarks are worth a try.
     """
-    return landmarks_of_groups(_weighed(idata), var_names, largest)
+    return landmarks_of_groups(weighed_groups(idata), var_names, largest)
 
 
 def landmarks_of_groups(
@@ -105,7 +106,7 @@ def landmarks_of_groups(
     """Compute :func:`recommended_landmarks` from the groups of a weighed result."""
     weights = groups["cells"]["weight"].values
     _, values = columns_of(groups["cell_posterior"], var_names)
-    cell = _cell_of_chain(groups["cell_sample_stats"])
+    cell = cell_of_chain(groups["cell_sample_stats"])
     inverse_gaps = np.array([_inverse_gap(values[cell == k]) for k in range(weights.size)])
     held = weights > 0
     distance = _largest_distance([values[cell == k] for k in np.flatnonzero(held)], weights[held])
@@ -130,7 +131,7 @@ def efficiency_ratio(
     naive : float, InferenceData or DataTree, optional
         The spectral gap ``1 - lambda`` of the unrestricted kernel if it is known, or the result of
         a plain ``pm.sample`` with the same kernel, from whose autocorrelations it is then taken.
-        Such chains must have found all modes and travelled between them; where they did not, the
+        Such chains must have found all modes and traveled between them; where they did not, the
         gap comes out far too large, and so does the ratio. Default: an upper bound from the run
         itself, see Notes, which makes the ratio larger, several times so where chains come back to
         the boundary again and again.
@@ -140,7 +141,7 @@ def efficiency_ratio(
     DataFrame
         A row per scalar parameter: ``ratio``, the left side of the paper's inequality for the
         function h = parameter minus posterior mean; ``ratio_any``, the same for the least
-        favourable h, the same number in every row; ``gap``, the ``1 - lambda`` that was used.
+        favorable h, the same number in every row; ``gap``, the ``1 - lambda`` that was used.
 
     Notes
     -----
@@ -149,8 +150,8 @@ def efficiency_ratio(
 
     1. ``w_i``: weights of the cells, by the bridge.
     2. ``|h|_i^2`` and ``|h|^2``: mean square of h over a cell's draws, and over the posterior.
-       Since h is centred once and not in every cell, this is the paper's bound; the variance that
-       is realised is smaller, because differences between cells do not have to be sampled.
+       Since h is centered once and not in every cell, this is the paper's bound; the variance that
+       is realized is smaller, because differences between cells do not have to be sampled.
     3. ``1 / (1 - lambda_i)``: ``(tau + 1) / 2``, tau being the longest autocorrelation time
        ``1 + 2 sum_k rho_k`` among the parameters asked for, in the cell. Exact when a parameter
        is the slowest function of the chain; otherwise too small.
@@ -163,17 +164,17 @@ def efficiency_ratio(
        There is no such bound, and the gap is taken as 1, with one cell, with a kernel that does
        not report hits (slice), and with one other than NUTS that reports none in any cell.
 
-    The shares ``w_i |h|_i^2 / |h|^2`` add up to one, so that the least favourable h lives in one
+    The shares ``w_i |h|_i^2 / |h|^2`` add up to one, so that the least favorable h lives in one
     cell, and ``ratio_any = max_i n w_i (1 - lambda) / (1 - lambda_i)``. The paper bounds every
-    share by one instead and minimises the sum over cells, which is up to n times as large.
+    share by one instead and minimizes the sum over cells, which is up to n times as large.
     """
-    groups = _weighed(idata)
+    groups = weighed_groups(idata)
     weights = groups["cells"]["weight"].values
     n = weights.size
     names, values = columns_of(groups["cell_posterior"], var_names)
     if not names:
         raise ValueError("The posterior has no numeric variable to compute a ratio for.")
-    cell = _cell_of_chain(groups["cell_sample_stats"])
+    cell = cell_of_chain(groups["cell_sample_stats"])
     own = [values[cell == k] for k in range(n)]
     if naive is None:
         gap = _gap_from_hits(groups["cells"], groups["cell_sample_stats"], weights)
@@ -197,17 +198,6 @@ def efficiency_ratio(
         ratio = n * gap * ((weights**2 * inverse_gaps) @ norms) / whole
     worst = n * gap * float(np.max(weights * inverse_gaps))
     return pd.DataFrame({"ratio": ratio, "ratio_any": worst, "gap": gap}, index=pd.Index(names))
-
-
-def _weighed(idata: Any) -> dict[str, xr.Dataset]:
-    """Return the groups of a result, weighed first if it was not."""
-    groups = open_groups(idata)
-    return groups if "cells" in groups else open_groups(reweight(idata))
-
-
-def _cell_of_chain(stats: xr.Dataset) -> np.ndarray:
-    """Cell in which each chain ran."""
-    return stat_values(stats, "cell")[:, 0].astype(int)
 
 
 def _inverse_gap(x: np.ndarray) -> float:

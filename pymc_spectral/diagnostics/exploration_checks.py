@@ -8,27 +8,37 @@ from __future__ import annotations
 import numpy as np
 import xarray as xr
 
-from pymc_spectral.diagnostics.findings import Finding, Groups, cells_of, value_of
+from pymc_spectral.diagnostics.findings import (
+    Finding,
+    Groups,
+    cells_of,
+    finding,
+    from_figures,
+    value_of,
+)
 from pymc_spectral.diagnostics.snapshot import STRETCHES
+from pymc_spectral.diagnostics.thresholds import THRESHOLDS, limit_of, wanted_landmarks
 
 __all__ = ["check_coverage", "check_opinions", "check_partition", "check_tempering"]
 
-# Thresholds, set where twenty seeds each of several healthy targets stay clear of them.
-OPINIONS_APART = 4.0  # combined standard errors
-OCCUPANCY_GAP = 0.03
-EVIDENCE_GAP = 0.1
-FEW_STRETCHES = 2
-LOCAL_ACCEPTANCE = 0.1
-WANDERING = 0.05
-LANDMARKS_INFO, LANDMARKS_WARNING = 20, 5
-DEEP_PROMINENCE = 2.0
+
+def _tempered(groups: Groups) -> xr.Dataset | None:
+    """Return the group ``exploration`` where tempering made it, else None."""
+    exploration = groups.get("exploration")
+    return exploration if exploration is not None and "round_trips" in exploration else None
 
 
 def check_opinions(groups: Groups) -> list[Finding]:
     """Compare weights and evidence with those of tempering, which come another way."""
-    cells, exploration = groups["cells"], groups.get("exploration")
-    if exploration is None or "round_trips" not in exploration:
+    exploration = _tempered(groups)
+    if exploration is None:
         return []
+    return _compare_weights(groups, exploration) + _compare_evidence(groups, exploration)
+
+
+def _compare_weights(groups: Groups, exploration: xr.Dataset) -> list[Finding]:
+    """Compare the weights with the shares of tempering's points."""
+    cells = groups["cells"]
     found = []
     for cell in cells_of(cells):
         weight = value_of(cells, "weight", cell)
@@ -37,44 +47,27 @@ def check_opinions(groups: Groups) -> list[Finding]:
             value_of(cells, "weight_mcse", cell), value_of(exploration, "occupancy_error", cell)
         )
         gap = abs(weight - share)
-        if gap > max(OPINIONS_APART * error, OCCUPANCY_GAP):
-            found.append(
-                Finding(
-                    "occupancy",
-                    "warning",
-                    cell,
-                    gap / error,
-                    f"Cell {cell}: the bridge gives it {weight:.3f}, tempering was there for "
-                    f"{share:.3f} of its time, {gap / error:.0f} standard errors apart.",
-                    "One of them is wrong. Look for the findings several_modes and round_trips, "
-                    "and construct the step with another random_seed.",
-                )
-            )
+        # Of light cells a small gap may be many errors: both limits must be exceeded.
+        if THRESHOLDS["occupancy"].exceeded(gap, error) and THRESHOLDS["occupancy.gap"].exceeded(
+            gap
+        ):
+            words = {"weight": weight, "share": share}
+            found.append(finding("occupancy", "warning", cell, gap / error, **words))
+    return found
+
+
+def _compare_evidence(groups: Groups, exploration: xr.Dataset) -> list[Finding]:
+    """Compare the sum of the cells' masses with tempering's evidence."""
+    cells = groups["cells"]
     total = float(cells["log_marginal_likelihood"])
     other = float(exploration["log_evidence"])
     error = float(
         np.hypot(cells["log_marginal_likelihood_mcse"], exploration["log_evidence_error"])
     )
-    gap = abs(total - other)
-    if gap > OPINIONS_APART * error + EVIDENCE_GAP:
-        where = (
-            "Mass is missing from the cells: look for several_modes, and explore with another "
-            "random_seed."
-            if other > total
-            else 'Tempering has not converged: pass explore_kwargs={"n_rounds": 11}.'
-        )
-        found.append(
-            Finding(
-                "evidence",
-                "warning",
-                None,
-                total - other,
-                f"The log marginal likelihood is {total:.2f} by the cells, {other:.2f} by "
-                "tempering.",
-                where,
-            )
-        )
-    return found
+    if not abs(total - other) > limit_of("evidence") * error + limit_of("evidence.gap"):
+        return []
+    kind = "evidence:missing" if other > total else "evidence"
+    return [finding(kind, "warning", None, total - other, total=total, other=other)]
 
 
 # ---------------------------------------------------------------- exploration
@@ -82,101 +75,60 @@ def check_opinions(groups: Groups) -> list[Finding]:
 
 def check_tempering(groups: Groups) -> list[Finding]:
     """Look at what tempering says of itself."""
-    exploration = groups.get("exploration")
-    if exploration is None or "round_trips" not in exploration:
+    exploration = _tempered(groups)
+    if exploration is None:
         return []
+    return [
+        *_check_ladder(exploration),
+        *_check_temperatures(groups["cells"], exploration),
+        *_check_stretches(groups["cells"], exploration),
+    ]
+
+
+def _check_ladder(exploration: xr.Dataset) -> list[Finding]:
+    """Look at trips along the ladder, at what still changed, and at moves on its rungs."""
     found = []
-    longer = 'Explore longer: explore_kwargs={"n_rounds": 11}.'
     trips, copies = int(exploration["round_trips"]), int(exploration.attrs["n_copies"])
-    if trips < 2 * copies:
-        found.append(
-            Finding(
-                "round_trips",
-                "warning",
-                None,
-                trips,
-                f"Tempering made {trips} trips from the reference to the posterior with {copies} "
-                "ladders, so modes may have been missed.",
-                longer,
-            )
-        )
+    if THRESHOLDS["round_trips"].exceeded(trips, copies):
+        words = {"trips": trips, "copies": copies}
+        found.append(finding("round_trips", "warning", None, trips, **words))
     if not exploration.attrs["settled"]:
-        found.append(
-            Finding(
-                "not_settled",
-                "info",
-                None,
-                float(exploration["barrier"]),
-                "Barrier or evidence of tempering were still changing in its last rounds.",
-                longer,
-            )
-        )
+        found.append(finding("not_settled", "info", None, float(exploration["barrier"])))
     acceptance = float(exploration["acceptance"].min())
-    if acceptance < LOCAL_ACCEPTANCE:
+    if THRESHOLDS["local_moves"].exceeded(acceptance):
         beta = float(exploration["betas"].values[exploration["acceptance"].values.argmin()])
-        found.append(
-            Finding(
-                "local_moves",
-                "warning",
-                None,
-                acceptance,
-                f"Tempering's local moves were accepted in {acceptance:.1%} at inverse "
-                f"temperature {beta:.2g}.",
-                'Pass explore_kwargs={"gradient": False}, or reparameterize the model.',
-            )
-        )
-    shares = exploration.get("temperature_occupancy", xr.DataArray(np.ones((1, 0)))).values
+        found.append(finding("local_moves", "warning", None, acceptance, beta=beta))
+    return found
+
+
+def _check_temperatures(cells: xr.Dataset, exploration: xr.Dataset) -> list[Finding]:
+    """Look for cells that no replica came down the ladder into."""
+    shares = exploration["temperature_occupancy"].values
+    found = []
     for cell in np.flatnonzero((shares[:-1] == 0).all(axis=0) & (len(shares) > 1)).tolist():
-        weight = value_of(groups["cells"], "weight", cell)
-        found.append(
-            Finding(
-                "one_temperature",
-                "warning" if weight > 0.05 else "info",
-                cell,
-                float(shares[-1, cell]),
-                f"Cell {cell}, of weight {weight:.2g}, was met by cold replicas only: nothing "
-                "shows that they came down the ladder.",
-                "Modes like it may have been missed. " + longer,
-            )
-        )
-    for cell in cells_of(groups["cells"]):
+        weight = value_of(cells, "weight", cell)
+        severity = THRESHOLDS["one_temperature"].severity(weight) or "info"
+        value = float(shares[-1, cell])
+        found.append(finding("one_temperature", severity, cell, value, weight=weight))
+    return found
+
+
+def _check_stretches(cells: xr.Dataset, exploration: xr.Dataset) -> list[Finding]:
+    """Look for cells that tempering met in few stretches of its run."""
+    found = []
+    for cell in cells_of(cells):
         seen = value_of(exploration, "stretches_seen", cell)
-        if seen <= FEW_STRETCHES:
-            weight = value_of(groups["cells"], "weight", cell)
-            found.append(
-                Finding(
-                    "rarely_seen",
-                    "warning" if weight > 0.05 else "info",
-                    cell,
-                    seen,
-                    f"Cell {cell}, of weight {weight:.2g}, was met in {seen:.0f} of {STRETCHES} "
-                    "stretches of the exploration.",
-                    "It was found by luck, and modes like it may have been missed. " + longer,
-                )
-            )
+        if THRESHOLDS["rarely_seen"].exceeded(seen):
+            weight = value_of(cells, "weight", cell)
+            severity = THRESHOLDS["rarely_seen.weight"].severity(weight) or "info"
+            words = {"weight": weight, "stretches": STRETCHES}
+            found.append(finding("rarely_seen", severity, cell, seen, **words))
     return found
 
 
 def check_coverage(groups: Groups) -> list[Finding]:
     """Look for chains that left the region that exploration knew."""
-    partition = groups.get("partition", xr.Dataset())
-    found = []
-    for cell in cells_of(groups["cells"]):
-        share = value_of(partition, "wandering", cell)
-        if share > WANDERING:
-            found.append(
-                Finding(
-                    "wandering",
-                    "warning",
-                    cell,
-                    share,
-                    f"Cell {cell}: {share:.0%} of the draws are far from every explored point, so "
-                    "exploration missed a part of it.",
-                    "Other cells may lack modes too. Partition again with the draws: rounds=2, or "
-                    "pass this result, explore=idata.",
-                )
-            )
-    return found
+    return from_figures(groups, ("wandering",))
 
 
 # ---------------------------------------------------------------- the partition
@@ -184,78 +136,44 @@ def check_coverage(groups: Groups) -> list[Finding]:
 
 def check_partition(groups: Groups) -> list[Finding]:
     """Look at the number of cells and of landmarks."""
-    cells, partition = groups["cells"], groups.get("partition")
-    n_cells = cells.sizes["cell"]
     found = []
-    if n_cells == 1:
-        found.append(
-            Finding(
-                "one_cell",
-                "info",
-                None,
-                1.0,
-                "Exploration found one mode, so there was nothing to partition.",
-                "pm.sample() alone does as well, and several chains would check it.",
-            )
-        )
-    if partition is None:
+    if groups["cells"].sizes["cell"] == 1:
+        found.append(finding("one_cell", "info", None, 1.0))
+    if "partition" not in groups:
         return found
-    for cell in cells_of(cells):
-        n = value_of(partition, "n_landmarks", cell)
-        if n < LANDMARKS_INFO:
-            found.append(
-                Finding(
-                    "few_landmarks",
-                    "warning" if n < LANDMARKS_WARNING else "info",
-                    cell,
-                    n,
-                    f"Cell {cell} was learned from {n:.0f} landmarks.",
-                    "Its shape is hardly known. Raise n_landmarks, or explore more points: "
-                    'explore_kwargs={"n_points": 10_000}.',
-                )
-            )
-    n, d = partition.sizes["landmark"], partition.sizes["dim"]
-    wanted = min(1000, max(100, 25 * n_cells, 5 * d))
-    if n < wanted:
-        found.append(
-            Finding(
-                "few_points",
-                "warning" if n < wanted / 4 else "info",
-                None,
-                n,
-                f"The partition was learned from {n} points; for {n_cells} cells in {d} "
-                f"dimensions use at least {wanted}.",
-                "Explore more points, or raise n_landmarks.",
-            )
-        )
+    return [
+        *found,
+        *from_figures(groups, ("few_landmarks",)),
+        *_check_points(groups["partition"]),
+        *_check_valleys(groups["partition"]),
+    ]
+
+
+def _check_points(partition: xr.Dataset) -> list[Finding]:
+    """Compare the number of landmarks with what so many cells and dimensions need."""
+    n, n_dims, n_cells = (partition.sizes[dim] for dim in ("landmark", "dim", "cell"))
+    wanted = wanted_landmarks(n_cells, n_dims)
+    severity = THRESHOLDS["few_points"].severity(n, wanted)
+    if severity is None:
+        return []
+    words = {"n_cells": n_cells, "n_dims": n_dims, "wanted": wanted}
+    return [finding("few_points", severity, None, n, **words)]
+
+
+def _check_valleys(partition: xr.Dataset) -> list[Finding]:
+    """Compare the number of cells with that of the modes between which valleys were seen."""
     prominences = partition["prominences"].values
     prominences = prominences[~np.isnan(prominences)]
     if prominences.size == 0:
-        return found
+        return []
+    n_cells = partition.sizes["cell"]
     n_modes = 1 + int(np.sum(prominences >= float(partition.attrs["valley"])))
+    words = {"n_cells": n_cells, "n_modes": n_modes, "noun": "mode" if n_modes == 1 else "modes"}
     if n_modes > n_cells:
+        # Prominences fall, and the first n_cells - 1 of the valleys run between cells.
         depth = float(prominences[n_cells - 1])
-        found.append(
-            Finding(
-                "too_few_cells",
-                "warning" if depth > DEEP_PROMINENCE else "info",
-                None,
-                depth,
-                f"Exploration saw {n_modes} modes, but there are {n_cells} cells; the deepest "
-                f"valley inside a cell is {depth:.1f} in log density.",
-                f"Pass n_cells={n_modes}, or check that chains cross: chains=2 * step.n_cells.",
-            )
-        )
+        severity = THRESHOLDS["too_few_cells"].severity(depth) or "info"
+        return [finding("too_few_cells", severity, None, depth, **words)]
     if n_modes < n_cells:
-        found.append(
-            Finding(
-                "too_many_cells",
-                "info",
-                None,
-                n_cells,
-                f"There are {n_cells} cells, but exploration saw {n_modes} "
-                f"{'mode' if n_modes == 1 else 'modes'}.",
-                "Harmless, but boundaries through a mode cost time and precision.",
-            )
-        )
-    return found
+        return [finding("too_many_cells", "info", None, n_cells, **words)]
+    return []

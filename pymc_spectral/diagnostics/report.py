@@ -1,7 +1,7 @@
 """When to believe the answer: pure functions from a finished result to findings.
 
 Nothing is sampled or evaluated, so a result loaded from a file is judged like the one in memory.
-:func:`report` logs the findings, once, through PyMC's logger, and keeps them in the result.
+Inside ``pm.sample`` the findings are logged once, through PyMC's logger, and kept in the result.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from dataclasses import asdict
 from typing import Any
 
 import pandas as pd
+import xarray as xr
 
-from pymc_spectral._groups import close_groups, open_groups
 from pymc_spectral.diagnostics.cell_checks import (
     check_boundary,
     check_bridge,
@@ -29,9 +29,9 @@ from pymc_spectral.diagnostics.exploration_checks import (
     check_tempering,
 )
 from pymc_spectral.diagnostics.findings import Finding, Groups
-from pymc_spectral.result.reweighting import reweight
+from pymc_spectral.result.reweighting import weighed_groups
 
-__all__ = ["diagnose", "find", "report"]
+__all__ = ["diagnose", "find", "log_findings", "with_findings"]
 
 # A child of PyMC's logger: shown, formatted and silenced together with PyMC's own warnings.
 _log = logging.getLogger("pymc.pymc_spectral")
@@ -64,7 +64,7 @@ def diagnose(idata: Any) -> pd.DataFrame:
         A row per finding, warnings first: ``code``, ``severity``, ``cell`` (missing where it is
         about the whole), ``value``, ``message`` and ``advice``. Empty if there is nothing to say.
     """
-    findings = find(idata)
+    findings = find(weighed_groups(idata))
     columns = ["code", "severity", "cell", "value", "message", "advice"]
     table = pd.DataFrame([asdict(f) for f in findings], columns=columns)
     table["cell"] = table["cell"].astype("Int64")
@@ -72,38 +72,21 @@ def diagnose(idata: Any) -> pd.DataFrame:
     return table
 
 
-def find(idata: Any) -> list[Finding]:
-    """Run every check on a result; return the findings, warnings first."""
-    groups = open_groups(idata)
-    if "cells" not in groups:
-        groups = open_groups(reweight(idata))
+def find(groups: Groups) -> list[Finding]:
+    """Run every check on the groups of a weighed result; return the findings, warnings first."""
     findings = [finding for check in CHECKS for finding in check(groups)]
     return sorted(findings, key=lambda f: f.severity != "warning")
 
 
-def report(idata: Any, *, log: bool = True) -> Any:
-    """Keep the findings in the result, as JSON in the attributes of ``cells``, and log them.
+def with_findings(cells: xr.Dataset, findings: list[Finding]) -> xr.Dataset:
+    """Keep findings in the group ``cells``, as JSON in its attribute ``findings``."""
+    return cells.assign_attrs(findings=json.dumps([asdict(f) for f in findings]))
 
-    Parameters
-    ----------
-    idata : InferenceData or DataTree
-        A reweighted and recorded result.
-    log : bool
-        Say them through PyMC's logger: one line per kind of finding.
 
-    Returns
-    -------
-    InferenceData or DataTree
-        With the attribute ``findings``; `idata` itself is not changed.
-    """
-    findings = find(idata)
-    groups = dict(open_groups(idata))
-    text = json.dumps([asdict(f) for f in findings])
-    groups["cells"] = groups["cells"].assign_attrs(findings=text)
-    if log:
-        for level, line in log_lines(findings):
-            _log.log(level, line)
-    return close_groups(groups, like=idata)
+def log_findings(findings: list[Finding]) -> None:
+    """Say findings through PyMC's logger, one line per kind."""
+    for level, line in log_lines(findings):
+        _log.log(level, line)
 
 
 def log_lines(findings: list[Finding]) -> list[tuple[int, str]]:

@@ -1,64 +1,69 @@
-"""What diagnostics and pictures need from the step, written into the result.
+"""What checks and pictures need to know of partition and exploration, as groups of a result.
 
-The step knows the partition, the exploration and the model's density; a result loaded from a file
-has none of them. :func:`record` adds two groups of plain arrays, ``partition`` and ``exploration``,
-so that everything said about a run can be said again from its file.
+A step knows its partition and what it was learned from; a result loaded from a file knows neither.
+So both are written into the result as plain arrays, in the groups ``partition`` and
+``exploration``, and everything said about a run can be said again from its file.
 """
 
 from __future__ import annotations
 
 from dataclasses import fields
-from itertools import product
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import xarray as xr
 
-from pymc_spectral._groups import close_groups, open_groups, stat_values
-from pymc_spectral.diagnostics.coverage import _coverage, unconstrained_draws
-from pymc_spectral.exploration.explorers import Exploration
-from pymc_spectral.partition.rules import DiscriminantRule, NystromRule, Rule, VoronoiRule
+from pymc_spectral.diagnostics.coverage import Coverage
+from pymc_spectral.partition.cell_rules import RULES, Rule
 
-__all__ = ["STRETCHES", "record", "rule_from"]
-
-RULES: dict[str, type] = {r.__name__: r for r in (VoronoiRule, DiscriminantRule, NystromRule)}
+__all__ = ["STRETCHES", "exploration_group", "partition_group", "rule_from"]
 
 MAX_POINTS = 2000
+"""Points and draws that are kept: enough for a picture, and a file stays small."""
+
 STRETCHES = 20
 """Stretches of time into which the explored points are divided."""
 
+TEMPERING_FIGURES = (
+    "barrier",
+    "round_trips",
+    "log_evidence",
+    "log_evidence_error",
+    "log_evidence_forward",
+    "log_evidence_backward",
+    "n_evaluations",
+    "seconds",
+)
+"""Figures of a tempering report that are kept as they are."""
 
-def record(idata: Any, step: Any) -> Any:
-    """Add the groups ``partition`` and ``exploration`` to a reweighted result.
 
-    Parameters
-    ----------
-    idata : InferenceData or DataTree
-        What :func:`pymc_spectral.reweight` returned.
-    step : SpectralPartitionStep
-        The step whose chains they are.
+class Explored(Protocol):
+    """What is asked of an exploration: its points, and what tempering says of itself."""
 
-    Returns
-    -------
-    InferenceData or DataTree
-        The same type; `idata` itself is not changed. All values can be stored in a netCDF file.
+    @property
+    def points(self) -> np.ndarray:
+        """Points, shape (n, d)."""
+        ...
 
-    Notes
-    -----
-    ``partition`` holds the landmarks, their cells, the spectrum, the rule itself (see
-    :func:`rule_from`), where chains started, a subsample of the draws on the unconstrained scale,
-    and three figures for each cell that need the model's density: how much of the explored cell its
-    chains left unvisited, how far they went beyond it, and how deep the valleys are between what
-    its chains saw. ``exploration`` holds a subsample of the points, the share of them in each cell,
-    and what tempering says of itself.
-    """
-    groups = dict(open_groups(idata))
-    names = coordinate_names(step.model)
-    draws = unconstrained_draws(step.model, groups["cell_posterior"])
-    groups["partition"] = _partition(groups, step, names, draws)
-    if step.exploration is not None:
-        groups["exploration"] = _exploration(step.exploration, step.partition, names)
-    return close_groups(groups, like=idata)
+    @property
+    def logp(self) -> np.ndarray:
+        """Their log density."""
+        ...
+
+    @property
+    def round(self) -> np.ndarray:
+        """0 for the explorer's own points, k for draws that round k added."""
+        ...
+
+    @property
+    def source(self) -> str:
+        """Where they come from."""
+        ...
+
+    @property
+    def tempering(self) -> Any:
+        """What tempering says of itself, None for other sources."""
+        ...
 
 
 def rule_from(group: xr.Dataset) -> Rule:
@@ -74,85 +79,90 @@ def rule_from(group: xr.Dataset) -> Rule:
     VoronoiRule, DiscriminantRule or NystromRule
         ``rule.predict(x)`` takes an (m, d) array of unconstrained points.
     """
-    cls = RULES[group.attrs["rule"]]
-    values: dict[str, Any] = {}
-    for field in fields(cls):
-        value = group[f"rule_{field.name}"].values
-        values[field.name] = value.item() if value.ndim == 0 else value
-    return cls(**values)
+    arrays = {
+        str(name).removeprefix("rule_"): values.values
+        for name, values in group.data_vars.items()
+        if str(name).startswith("rule_")
+    }
+    return RULES[group.attrs["rule"]].from_arrays(arrays)
 
 
-def coordinate_names(model: Any) -> list[str]:
-    """Name the coordinates of the unconstrained space: ``"x[0]"``, ``"mu[home]"``, ``"s_log__"``.
-
-    The labels of the model's coords are used where the transform keeps the variable's shape, so
-    that a coordinate is called what :func:`pymc_spectral.summary` calls it.
-    """
-    point = model.initial_point()
-    names: list[str] = []
-    for value in model.value_vars:
-        shape = np.shape(point[value.name])
-        dims = model.named_vars_to_dims.get(model.values_to_rvs[value].name, ())
-        labels: list[Any] = [model.coords.get(dim) for dim in dims]
-        labels = [
-            range(n) if kept is None else kept for n, kept in zip(shape, labels, strict=False)
-        ]
-        if tuple(map(len, labels)) != shape:
-            labels = [range(n) for n in shape]
-        for index in product(*labels):
-            inside = ", ".join(map(str, index))
-            names.append(f"{value.name}[{inside}]" if shape else value.name)
-    return names
-
-
-# ---------------------------------------------------------------- partition
-
-
-def _partition(
-    groups: dict[str, xr.Dataset], step: Any, names: list[str], draws: np.ndarray | None
+def partition_group(
+    partition: Any,
+    *,
+    kernel: str,
+    names: list[str],
+    starts: np.ndarray,
+    draws: np.ndarray | None = None,
+    cell_of_chain: np.ndarray | None = None,
+    coverage: Coverage | None = None,
 ) -> xr.Dataset:
-    """Build the group about the partition and how its cells were covered."""
-    partition = step.partition
-    n_cells = step.n_cells
-    landmarks = np.asarray(partition.landmarks_, dtype=float)
+    """Build the group about a partition and how its cells were covered.
+
+    Parameters
+    ----------
+    partition : SpectralPartition or KMeansPartition
+        Fitted.
+    kernel : str
+        Name of what moved in the cells.
+    names : list of str
+        Names of the d unconstrained coordinates.
+    starts : ndarray, shape (cells, d)
+        Where the first chain of each cell started.
+    draws : ndarray, shape (chains, draws, d), optional
+        Unconstrained draws of the chains as they ran; some of them are kept for pictures.
+    cell_of_chain : ndarray of int, shape (chains,), optional
+        Their cells.
+    coverage : Coverage, optional
+        What chains saw of what exploration saw.
+
+    Returns
+    -------
+    Dataset
+        The landmarks, their cells, the spectrum, the rule itself (see :func:`rule_from`), where
+        chains started, some draws, and the figures of `coverage`.
+    """
+    n_cells = int(partition.n_cells_)
     labels = np.asarray(partition.labels_, dtype=np.int64)
     data: dict[str, Any] = {
-        "landmarks": (("landmark", "dim"), landmarks),
+        "landmarks": (("landmark", "dim"), np.asarray(partition.landmarks_, dtype=float)),
         "label": ("landmark", labels),
-        "start": (("cell", "dim"), np.array([members[0] for members in step._members])),
+        "start": (("cell", "dim"), starts),
         "n_landmarks": ("cell", np.bincount(labels, minlength=n_cells)),
         "eigenvalues": ("eigenvalue", _padded(getattr(partition, "eigenvalues_", ()))),
         "prominences": ("prominence", _padded(getattr(partition, "prominences_", ()))),
     }
-    own = stat_values(groups["cell_sample_stats"], "cell")[:, 0].astype(int)
-    if draws is not None:
+    if draws is not None and cell_of_chain is not None:
         every = max(1, -(-draws.shape[0] * draws.shape[1] // MAX_POINTS))
         thin = draws[:, ::every]
         data["draws"] = (("draw_point", "dim"), thin.reshape(-1, draws.shape[2]))
-        data["draw_cell"] = ("draw_point", np.repeat(own, thin.shape[1]))
-        data.update(_coverage(groups, step, draws, own))
+        data["draw_cell"] = ("draw_point", np.repeat(cell_of_chain, thin.shape[1]))
+    if coverage is not None:
+        for field in fields(coverage):
+            data[field.name] = ("cell", getattr(coverage, field.name))
     data.update(_rule_arrays(partition.rule_))
-    asked = getattr(partition, "n_cells", n_cells)
     attrs = {
         "rule": type(partition.rule_).__name__,
         "partition": type(partition).__name__,
-        "kernel": str(step.kernel_name),
-        "n_cells_asked": str(asked),
+        "kernel": kernel,
+        "n_cells_asked": str(getattr(partition, "n_cells", n_cells)),
         "n_segments": int(getattr(partition, "n_segments_", n_cells)),
-        "n_neighbours": int(getattr(partition, "n_neighbours", 0)),
+        "n_neighbors": int(getattr(partition, "n_neighbors", 0)),
         "valley": float(getattr(partition, "valley", np.nan)),
     }
     return xr.Dataset(data, coords={"dim": names, "cell": np.arange(n_cells)}, attrs=attrs)
 
 
+# Share of a cell's draws below which a point that no tempering drew is a stray of the search.
+STRAY_SHARE = 0.01
+
+
 def _rule_arrays(rule: Rule) -> dict[str, Any]:
     """Arrays and numbers of a rule, each with dimensions of its own."""
-    data: dict[str, Any] = {}
-    for field in fields(rule):
-        value = np.asarray(getattr(rule, field.name))
-        name = f"rule_{field.name}"
-        data[name] = (tuple(f"{name}_{k}" for k in range(value.ndim)), value)
-    return data
+    return {
+        f"rule_{name}": (tuple(f"rule_{name}_{k}" for k in range(value.ndim)), value)
+        for name, value in rule.to_arrays().items()
+    }
 
 
 def _padded(values: Any) -> np.ndarray:
@@ -161,52 +171,53 @@ def _padded(values: Any) -> np.ndarray:
     return values if values.size else np.full(1, np.nan)
 
 
-# ---------------------------------------------------------------- exploration
+def exploration_group(explored: Explored, partition: Any, names: list[str]) -> xr.Dataset:
+    """Build the group about the points that the partition was learned from.
 
-
-def _exploration(exploration: Exploration, partition: Any, names: list[str]) -> xr.Dataset:
-    """Build the group about the points that the partition was learned from."""
-    points = exploration.points
+    Shares of the points in the cells, and their errors, are those of the explorer's own points:
+    draws that later rounds added say nothing about the weights of the cells.
+    """
+    points = explored.points
     cell = np.asarray(partition.predict(points), dtype=np.int64)
-    report = exploration.tempering
+    report = explored.tempering
     n_cells = int(partition.n_cells_)
     trips = None if report is None else report.round_trips
-    occupancy, error, stretches = occupancies(cell, n_cells, trips)
+    occupancy, error, stretches = occupancies(cell[explored.round == 0], n_cells, trips)
     keep = np.unique(np.linspace(0, len(points) - 1, min(len(points), MAX_POINTS)).astype(int))
     data: dict[str, Any] = {
         "points": (("point", "dim"), points[keep]),
-        "logp": ("point", exploration.logp[keep]),
+        "logp": ("point", explored.logp[keep]),
         "point_cell": ("point", cell[keep]),
+        "point_round": ("point", explored.round[keep]),
         "occupancy": ("cell", occupancy),
         "occupancy_error": ("cell", error),
         "stretches_seen": ("cell", stretches),
     }
-    attrs: dict[str, Any] = {"source": exploration.source, "n_points": len(points)}
+    attrs: dict[str, Any] = {"source": explored.source, "n_points": len(points)}
     if report is not None:
-        data["betas"] = ("temperature", report.betas)
-        data["rejection"] = ("pair", report.rejection)
-        data["acceptance"] = ("temperature", report.acceptance)
-        data["temperature_occupancy"] = (
-            ("temperature", "cell"),
-            temperature_occupancy(report.replicas, partition),
-        )
-        for name in (
-            "barrier",
-            "round_trips",
-            "log_evidence",
-            "log_evidence_error",
-            "log_evidence_forward",
-            "log_evidence_backward",
-            "n_evaluations",
-            "seconds",
-        ):
-            data[name] = getattr(report, name)
-        for name in report.rounds[0]:
-            data[f"round_{name}"] = ("round", np.array([row[name] for row in report.rounds]))
+        data.update(_tempering_figures(report, partition))
         attrs["reference"] = report.reference
         attrs["n_copies"] = int(report.n_copies)
         attrs["settled"] = int(report.settled)
     return xr.Dataset(data, coords={"dim": names, "cell": np.arange(n_cells)}, attrs=attrs)
+
+
+def _tempering_figures(report: Any, partition: Any) -> dict[str, Any]:
+    """Return what a tempering report says, as variables of a dataset."""
+    data: dict[str, Any] = {
+        "betas": ("temperature", report.betas),
+        "rejection": ("pair", report.rejection),
+        "acceptance": ("temperature", report.acceptance),
+        "temperature_occupancy": (
+            ("temperature", "cell"),
+            temperature_occupancy(report.replicas, partition),
+        ),
+    }
+    data |= {name: getattr(report, name) for name in TEMPERING_FIGURES}
+    return data | {
+        f"round_{name}": ("round", np.array([row[name] for row in report.rounds]))
+        for name in report.rounds[0]
+    }
 
 
 def temperature_occupancy(replicas: np.ndarray, partition: Any) -> np.ndarray:

@@ -11,26 +11,46 @@ from __future__ import annotations
 import inspect
 import logging
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any
 
 import numpy as np
 import pymc as pm
 import pytensor
 import xarray as xr
-from pytensor.graph.replace import graph_replace, vectorize_graph
 
-from pymc_spectral._groups import group, has_groups
+from pymc_spectral._inference_data import group, has_groups
+from pymc_spectral._validate import check_names, one_of
 from pymc_spectral.density.batched import BatchedDensity, batched_density
+from pymc_spectral.density.model_graph import forward_transforms
+from pymc_spectral.exploration.tempered_path import prior_sampler
+from pymc_spectral.exploration.tempering import (
+    TEMPERING_OPTIONS,
+    TemperingConfig,
+    TemperingReport,
+    check_n_points,
+    temper,
+)
 
-if TYPE_CHECKING:
-    from pymc_spectral.exploration.tempering import TemperingReport
-
-__all__ = ["Exploration", "constrained_to_unconstrained", "explore"]
+__all__ = [
+    "Exploration",
+    "check_explore",
+    "constrained_to_unconstrained",
+    "explore",
+    "unconstrained_draws",
+]
 
 _log = logging.getLogger(__name__)
 
 Explorer = Callable[[pm.Model, np.random.Generator], np.ndarray]
+
+# What `explore` takes beside a method's options: given there by the caller, never among options.
+OWN_ARGUMENTS = ("model", "method", "density", "random_seed", "rng", "progressbar")
+# PyMC's SMC: chains by default, and draws of each at least, as its last distribution has to be
+# represented whatever the number of points wanted (heuristic).
+SMC_CHAINS = 2
+SMC_LEAST_DRAWS = 500
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,15 +68,33 @@ class Exploration:
         the function.
     tempering : TemperingReport or None
         Temperatures, acceptance, barrier, round trips and log evidence, if tempering it was.
+    round : array of int, shape (N0,)
+        0 for the explorer's own points, k for draws that round k of partitioning added.
     """
 
     points: np.ndarray = field(repr=False)
     logp: np.ndarray = field(repr=False)
     source: str
     tempering: TemperingReport | None = field(default=None, repr=False)
+    round: np.ndarray = field(default_factory=lambda: np.zeros(0, dtype=int), repr=False)
+
+    def __post_init__(self) -> None:
+        """Count all points as the explorer's own if nothing else is said."""
+        if len(self.round) != len(self.points):
+            object.__setattr__(self, "round", np.zeros(len(self.points), dtype=int))
+
+    def with_draws(self, points: np.ndarray, logp: np.ndarray) -> Exploration:
+        """Return the exploration with the draws of one more round of partitioning."""
+        new = np.full(len(points), self.round.max() + 1)
+        return replace(
+            self,
+            points=np.concatenate([self.points, points]),
+            logp=np.concatenate([self.logp, logp]),
+            round=np.concatenate([self.round, new]),
+        )
 
     def __repr__(self) -> str:
-        """Tell how many points there are, whence, and what tempering says of itself."""
+        """Return how many points there are, whence, and the main figures of tempering."""
         n, d = self.points.shape
         tail = f", {self.tempering.short()}" if self.tempering is not None else ""
         return f"Exploration({n} points in {d} dimensions by {self.source}{tail})"
@@ -84,8 +122,8 @@ def explore(
           do not know where the modes are.
         - ``"smc"``: PyMC's sequential Monte Carlo. Worth a try when the path from the prior is easy
           and gradients are not available.
-        - an array of shape (N, d): points of the unconstrained space, as `BatchedDensity.ravel`
-          lays them out.
+        - an array of shape (N, d): points of the unconstrained space, the raveled
+          ``model.value_vars`` side by side in their order.
         - an ``InferenceData`` or ``DataTree``: its posterior, say of chains that got stuck. Modes
           which no chain visited stay unknown.
         - a callable ``f(model, rng)`` that returns such an array.
@@ -100,45 +138,87 @@ def explore(
     progressbar : bool
         Show how tempering proceeds, if it takes more than a second.
     **options
-        Passed to `pymc_spectral.exploration.tempering.temper` or ``pm.sample_smc``.
+        Of the method given by name: fields of `TemperingConfig`, or arguments of ``pm.sample_smc``.
 
     Returns
     -------
     Exploration
     """
+    check_explore(method, {"n_points": n_points, **options})
     model = pm.modelcontext(model)
-    if rng is None:
-        rng = np.random.default_rng(random_seed)
-    if n_points < 1:
-        raise ValueError(f"n_points must be at least 1, got {n_points}.")
+    rng = np.random.default_rng(random_seed) if rng is None else rng
     density = batched_density(model) if density is None else density
+    if method is None or isinstance(method, str):
+        by = _METHODS["tempering" if method is None else method]
+        return by(model, density, n_points, rng, progressbar, options)
+    points: Any
+    if has_groups(method):
+        points, source = constrained_to_unconstrained(model, method), "idata"
+    elif callable(method):
+        points, source = method(model, rng), _name_of(method)
+    else:
+        points, source = method, "array"
+    return _exploration_of(points, density, n_points, source)
 
+
+def check_explore(method: Any, options: Mapping[str, Any]) -> None:
+    """Refuse what can be refused before any work: no model is looked at, nothing is compiled.
+
+    Parameters
+    ----------
+    method : str, array, InferenceData, DataTree, callable or None
+        What is to be passed to `explore`.
+    options : dict
+        Its options, `n_points` among them if it is set.
+
+    Raises
+    ------
+    ValueError
+        For an unknown method, an impossible value of an option, or an array that cannot be points.
+    TypeError
+        For an unknown option, options beside points that are handed in, a function that cannot be
+        called with a model and a generator, or something that is no way to explore at all.
+    """
+    if "n_points" in options:
+        check_n_points(options["n_points"])
+    own = sorted(set(options) & set(OWN_ARGUMENTS))
+    if own:
+        raise TypeError(f"Options {own} are not for a method to set: leave them out.")
+    settings = {name: value for name, value in options.items() if name != "n_points"}
     if method is None or isinstance(method, str):
         name = "tempering" if method is None else method
-        if name not in _METHODS:
-            raise ValueError(
-                f"Unknown way to explore: {name!r}. Use one of {sorted(_METHODS)}, an array of "
-                "shape (N, d), an InferenceData or DataTree, or a function of (model, rng)."
-            )
-        return _METHODS[name](model, density, n_points, rng, progressbar, options)
-    if options:
+        if one_of("explore", name, list(_METHODS)) == "tempering":
+            check_names("explore_kwargs", options, "tempering", TEMPERING_OPTIONS)
+            TemperingConfig(**settings)
+        return
+    if settings:
         raise TypeError(
-            f"Options {sorted(options)} are only for {sorted(_METHODS)}: when points are handed in "
-            "there is nothing to set."
+            f"Options {sorted(settings)} are only for {sorted(_METHODS)}: when points are handed "
+            "in there is nothing to set."
         )
     if has_groups(method):
-        return _finish(constrained_to_unconstrained(model, method), density, n_points, "idata")
+        return
     if callable(method):
-        name = getattr(method, "__name__", type(method).__name__)
-        try:
-            inspect.signature(method).bind(model, rng)
-        except (TypeError, ValueError):
-            raise TypeError(
-                f"explore={name} cannot be called as {name}(model, rng): it must take the model "
-                "and a NumPy random generator, and return an (n, d) array of points."
-            ) from None
-        return _finish(method(model, rng), density, n_points, name)
-    return _finish(method, density, n_points, "array")
+        _check_callable(method)
+    else:
+        _as_points(method)
+
+
+def _check_callable(method: Callable[..., Any]) -> None:
+    """Refuse a function that cannot be called with a model and a generator."""
+    name = _name_of(method)
+    try:
+        inspect.signature(method).bind(None, None)
+    except (TypeError, ValueError):
+        raise TypeError(
+            f"explore={name} cannot be called as {name}(model, rng): it must take the model "
+            "and a NumPy random generator, and return an (n, d) array of points."
+        ) from None
+
+
+def _name_of(method: Callable[..., Any]) -> str:
+    """Return the name of a function, or of an object's class."""
+    return getattr(method, "__name__", type(method).__name__)
 
 
 def _by_tempering(
@@ -150,12 +230,15 @@ def _by_tempering(
     options: dict[str, Any],
 ) -> Exploration:
     """Explore by non-reversible parallel tempering."""
-    from pymc_spectral.exploration.tempering import temper
-
-    points, logp, report = temper(
-        model, density=density, n_points=n_points, rng=rng, progressbar=progressbar, **options
+    found = temper(
+        density,
+        TemperingConfig(**options),
+        prior=partial(prior_sampler, model),
+        n_points=n_points,
+        rng=rng,
+        progressbar=progressbar,
     )
-    return Exploration(points=points, logp=logp, source="tempering", tempering=report)
+    return Exploration(found.points, found.logp, source="tempering", tempering=found.report)
 
 
 def _by_smc(
@@ -167,14 +250,14 @@ def _by_smc(
     options: dict[str, Any],
 ) -> Exploration:
     """Explore by PyMC's sequential Monte Carlo."""
-    chains = int(options.pop("chains", 2))
-    options.setdefault("draws", max(500, -(-n_points // chains)))
+    chains = int(options.pop("chains", SMC_CHAINS))
+    options.setdefault("draws", max(SMC_LEAST_DRAWS, -(-n_points // chains)))
     options.setdefault("cores", 1)
     options.setdefault("compute_convergence_checks", False)
     logger = logging.getLogger("pymc")
     level = logger.level
     try:
-        logger.setLevel(logging.ERROR)  # Its log lines speak of a sampler the user did not call.
+        logger.setLevel(logging.ERROR)  # Hide SMC's own log messages.
         result = pm.sample_smc(
             model=model,
             chains=chains,
@@ -184,37 +267,52 @@ def _by_smc(
         )
     finally:
         logger.setLevel(level)
-    return _finish(constrained_to_unconstrained(model, result), density, n_points, "smc")
+    points = constrained_to_unconstrained(model, result)
+    return _exploration_of(points, density, n_points, "smc")
 
 
 _METHODS: Mapping[str, Callable[..., Exploration]] = {"tempering": _by_tempering, "smc": _by_smc}
 
 
-def _finish(points: Any, density: BatchedDensity, n_points: int, source: str) -> Exploration:
-    """Check points that somebody handed in, thin them evenly, and evaluate their density."""
+def _as_points(points: Any) -> np.ndarray:
+    """Return handed-in points as an array of numbers, refused if it cannot be (N, d)."""
     try:
         points = np.array(points, dtype=float)
     except (TypeError, ValueError) as error:
         raise TypeError(
-            f"Exploration needs an array of shape (N, {density.d}), an InferenceData or DataTree, "
-            f"one of {sorted(_METHODS)}, or a function that returns such an array; got "
+            "Exploration needs an array of shape (N, d), an InferenceData or DataTree, one of "
+            f"{sorted(_METHODS)}, or a function that returns such an array; got "
             f"{type(points).__name__}."
         ) from error
+    if points.ndim not in (1, 2):
+        raise ValueError(
+            "Points must have shape (N, d), one row per point of the unconstrained space; got "
+            f"shape {points.shape}."
+        )
+    if len(points) == 0:
+        raise ValueError("There are no points to start from: the array has zero rows.")
+    bad = ~np.isfinite(points.reshape(len(points), -1)).all(axis=1)
+    if bad.any():
+        raise ValueError(
+            f"{bad.sum()} of {len(points)} points are not finite (first at row {bad.argmax()}). "
+            "Drop them, e.g. points[np.isfinite(points).all(axis=1)]."
+        )
+    return points
+
+
+def _exploration_of(
+    points: Any, density: BatchedDensity, n_points: int, source: str
+) -> Exploration:
+    """Check points that somebody handed in, thin them evenly, and evaluate their density."""
+    points = _as_points(points)
     if points.ndim == 1 and density.d == 1:
         points = points[:, None]
     if points.ndim != 2 or points.shape[1] != density.d:
         raise ValueError(
             f"Points must have shape (N, {density.d}): one row per point of the unconstrained "
             f"space, columns in the order of {list(density.names)}; got shape {points.shape}. "
-            "BatchedDensity.ravel lays value variables out like that."
-        )
-    if len(points) == 0:
-        raise ValueError("There are no points to start from: the array has zero rows.")
-    bad = ~np.isfinite(points).all(axis=1)
-    if bad.any():
-        raise ValueError(
-            f"{bad.sum()} of {len(points)} points are not finite (first at row {bad.argmax()}). "
-            "Drop them, e.g. points[np.isfinite(points).all(axis=1)]."
+            "A point as PyMC has it becomes a row by "
+            "np.concatenate([np.ravel(point[v.name]) for v in model.value_vars])."
         )
     if len(points) > n_points:
         points = points[np.linspace(0, len(points) - 1, n_points).round().astype(int)]
@@ -223,8 +321,7 @@ def _finish(points: Any, density: BatchedDensity, n_points: int, source: str) ->
     if not inside.any():
         raise ValueError(
             f"The log density is -inf or NaN at all {len(points)} points. Are they on the "
-            "unconstrained scale, and in the order of the value variables "
-            f"{list(density.names)}?"
+            f"unconstrained scale, and in the order of the value variables {list(density.names)}?"
         )
     if not inside.all():
         _log.info("Dropped %d of %d points with log density -inf.", (~inside).sum(), len(points))
@@ -254,13 +351,11 @@ def constrained_to_unconstrained(model: pm.Model, result: Any) -> np.ndarray:
     array of shape (chains * draws, d)
         Rows of raveled ``model.value_vars``, chain after chain.
     """
-    values = [model.rvs_to_values[variable] for variable in model.free_RVs]
-    order = [values.index(value) for value in model.value_vars]
     if isinstance(result, xr.Dataset):
         posterior: xr.Dataset | None = result
     else:
         unconstrained = group(result, "unconstrained_posterior")
-        if unconstrained is not None and all(v.name in unconstrained for v in values):
+        if unconstrained is not None and all(v.name in unconstrained for v in model.value_vars):
             rows = [_draws(unconstrained, value.name) for value in model.value_vars]
             return np.concatenate([row.reshape(len(row), -1) for row in rows], axis=1)
         posterior = group(result, "posterior")
@@ -272,55 +367,39 @@ def constrained_to_unconstrained(model: pm.Model, result: Any) -> np.ndarray:
             f"The posterior lacks {missing}, free variables of the model; it holds "
             f"{sorted(map(str, posterior.data_vars))}. Sample the same model, without `var_names`."
         )
-    draws = [_draws(posterior, variable.name) for variable in model.free_RVs]
-    mapped = _forward(model)(draws)
-    return np.concatenate([mapped[i].reshape(len(mapped[i]), -1) for i in order], axis=1)
+    draws = {variable.name: _draws(posterior, variable.name) for variable in model.free_RVs}
+    return forward_transforms(model)(draws)
+
+
+def unconstrained_draws(model: pm.Model, chains: xr.Dataset, most: int) -> np.ndarray | None:
+    """Map the chains of a posterior to the unconstrained space, evenly thinned.
+
+    Parameters
+    ----------
+    model : pymc.Model
+        The model the draws belong to.
+    chains : Dataset
+        Draws with dimensions chain and draw.
+    most : int
+        Draws of each chain at most.
+
+    Returns
+    -------
+    array of shape (chains, draws, d), or None
+        None where some free variable was not kept (``var_names=...``).
+    """
+    if any(v.name not in chains for v in model.free_RVs):
+        return None
+    n = chains.sizes["draw"]
+    keep = np.unique(np.linspace(0, n - 1, min(n, most)).round().astype(int))
+    chains = chains.isel(draw=keep)
+    # A few thousand rows once: compiling the transforms to machine code would take longer.
+    with pytensor.config.change_flags(mode="FAST_COMPILE"):
+        rows = constrained_to_unconstrained(model, chains)
+    return rows.reshape(chains.sizes["chain"], len(keep), -1)
 
 
 def _draws(dataset: xr.Dataset, name: str) -> np.ndarray:
-    """Draws of a variable with chains laid one after another: (chains * draws, ...)."""
+    """Return draws of a variable, chain after chain: (chains * draws, ...)."""
     value = dataset[name].transpose("chain", "draw", ...).to_numpy()
     return value.reshape(-1, *value.shape[2:])
-
-
-def _forward(model: pm.Model) -> Callable[[list[np.ndarray]], list[np.ndarray]]:
-    """Compile the transforms of all free variables, from the constrained space, for many draws."""
-    variables = model.free_RVs
-    inputs = [variable.type(name=variable.name) for variable in variables]
-    outputs = []
-    for variable, value in zip(variables, inputs, strict=True):
-        transform = model.rvs_to_transforms.get(variable)
-        outputs.append(
-            value if transform is None else transform.forward(value, *variable.owner.inputs)
-        )
-    # Bounds may depend on other variables.
-    outputs = graph_replace(
-        [output + 0.0 for output in outputs],
-        dict(zip(variables, inputs, strict=True)),
-        strict=False,
-    )
-    try:
-        batched = [
-            pytensor.tensor.tensor(
-                name=value.name, dtype=value.dtype, shape=(None, *value.type.shape)
-            )
-            for value in inputs
-        ]
-        results = vectorize_graph(outputs, dict(zip(inputs, batched, strict=True)))
-        function = pytensor.function(batched, results, on_unused_input="ignore")
-        return lambda draws: function(*_cast(draws, inputs))
-    except Exception as error:  # An Op without a vectorised form: one draw after another.
-        _log.debug("Transforms are applied draw by draw (%s).", error)
-        one = pytensor.function(inputs, outputs, on_unused_input="ignore")
-
-        def loop(draws: list[np.ndarray]) -> list[np.ndarray]:
-            """Apply the transforms draw by draw."""
-            rows = [one(*row) for row in zip(*_cast(draws, inputs), strict=True)]
-            return [np.array(column) for column in zip(*rows, strict=True)]
-
-        return loop
-
-
-def _cast(draws: list[np.ndarray], inputs: list[Any]) -> list[np.ndarray]:
-    """Give draws the dtype that the compiled function takes."""
-    return [draw.astype(value.dtype) for draw, value in zip(draws, inputs, strict=True)]

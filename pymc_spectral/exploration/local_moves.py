@@ -2,6 +2,13 @@
 
 A move leaves each temperature's density unchanged. What it has to learn (step sizes and shapes, one
 per temperature) it learns in the early rounds; in the last one it is frozen.
+
+References
+----------
+.. [1] Neal. MCMC using Hamiltonian dynamics. Handbook of Markov Chain Monte Carlo (2011).
+   https://arxiv.org/abs/1206.1901
+.. [2] Roberts, Gelman and Gilks. Weak convergence and optimal scaling of random walk Metropolis
+   algorithms. Annals of Applied Probability 7 (1997).
 """
 
 from __future__ import annotations
@@ -12,17 +19,36 @@ from typing import Protocol
 import numpy as np
 from scipy.linalg import solve_triangular
 
-from pymc_spectral.exploration.path import Path
+from pymc_spectral.exploration.metropolis_acceptance import StepSize, accept
+from pymc_spectral.exploration.tempered_path import Path
 
 __all__ = ["Hamiltonian", "Moves", "RandomWalk", "Replicas"]
 
 DENSE_LIMIT = 30
-"""Up to this dimension shapes are full matrices, above it diagonals."""
+"""Up to this dimension shapes are full matrices, above it diagonals. Heuristic: the limit that the
+kernels in a cell have too; a matrix of more columns takes more points than early rounds have."""
+
+# Least number of points that a shape is learned from, by dimension, and of points that the shape of
+# before (a diagonal) is worth. Heuristics: Stan, whose metric starts anew in each window too,
+# shrinks by n / (n + 5); by dimension, since a matrix of d columns has that many more directions.
+LEAST_POINTS = 16
+LEAST_POINTS_PER_DIMENSION = 2
+PRIOR_POINTS_PER_DIMENSION = 5.0
+# Below this a variance is rounding only: a reciprocal or a Cholesky factor would overflow.
+TINY_VARIANCE = 1e-200
 
 
 @dataclass
 class Replicas:
-    """Where the replicas are: arrays of shape (temperatures, copies) and points (..., d)."""
+    """Where the replicas are.
+
+    Attributes
+    ----------
+    x : array of shape (temperatures, copies, d)
+        Points.
+    reference, value : arrays of shape (temperatures, copies)
+        Log density of the reference there, and V of the path.
+    """
 
     x: np.ndarray
     reference: np.ndarray
@@ -35,6 +61,15 @@ class Replicas:
         self.reference = self.reference[index, copies]
         self.value = self.value[index, copies]
 
+    def move_to(
+        self, moved: np.ndarray, x: np.ndarray, reference: np.ndarray, value: np.ndarray
+    ) -> None:
+        """Put those above the reference that `moved`, a mask, where they proposed to go."""
+        shape = moved.shape
+        self.x[1:][moved] = x.reshape(*shape, -1)[moved]
+        self.reference[1:][moved] = reference.reshape(shape)[moved]
+        self.value[1:][moved] = value.reshape(shape)[moved]
+
 
 class Moves(Protocol):
     """What tempering asks of its local moves.
@@ -42,10 +77,25 @@ class Moves(Protocol):
     `move` is called once a scan on the temperatures above the reference, and returns the mean
     acceptance per temperature. `learn` is called between rounds, with the place of each new
     temperature among the old ones.
+
+    Attributes
+    ----------
+    adapting : bool
+        Whether moves look at what they see, to learn from it. False in the last round.
+    outside : float
+        Share of this round's moves that were lost at zero density, at the worst temperature, as far
+        as other moves would do better.
     """
 
+    adapting: bool
+
+    @property
+    def outside(self) -> float:
+        """Share of this round's moves that were lost at zero density."""
+        ...
+
     def move(
-        self, path: Path, state: Replicas, betas: np.ndarray, rng: np.random.Generator, adapt: bool
+        self, path: Path, replicas: Replicas, betas: np.ndarray, rng: np.random.Generator
     ) -> np.ndarray:
         """Move all replicas but those of the reference, in place."""
         ...
@@ -56,7 +106,7 @@ class Moves(Protocol):
 
 
 class Hamiltonian:
-    """A few leapfrog steps, with a step size and a metric for each temperature.
+    """A few leapfrog steps, with a step size and a metric for each temperature [1]_.
 
     The metric is the inverse of the mean outer product of gradients. For one normal that is its
     covariance; for several modes it is the shape of a mode, whereas the covariance of the draws
@@ -66,19 +116,37 @@ class Hamiltonian:
     ----------
     n_temperatures, d : int
         Temperatures above the reference, and dimension.
-    target : float
-        Acceptance to steer the step sizes to.
+    scale : array of shape (d,)
+        Standard deviations of the reference: shapes to begin with.
     """
 
-    max_leapfrog = 12
+    # Above the 0.65 that is best for long trajectories and PyMC's 0.8 (heuristic: one step size for
+    # all modes of a temperature, so the narrow ones need some reserve).
+    target_acceptance = 0.87
+    # In units of the shape, so that 1 is a standard deviation (heuristic: errs on the short side).
+    first_step = 0.3
+    # Step sizes are multiplied by a random factor, lest trajectories be periodic: [1]_, 5.4.2.2.
+    jitter = (0.7, 1.3)
+    # Between rounds steps stay between a crawl and the edge of stability, which for a normal is at
+    # 2 standard deviations [1]_; whatever was learned goes on being corrected from there.
+    step_limits = (0.05, 1.2)
+    # A trajectory as long as a quarter of a normal's orbit, pi / 2, ends at an independent point.
+    trajectory = 1.6
+    # Of the step sizes of all temperatures this quantile decides on the number of steps: all of a
+    # batch take equally many, and the few smallest steps must not make everybody pay (heuristic).
+    step_quantile = 0.3
+    first_leapfrog, min_leapfrog, max_leapfrog = 4, 2, 12
 
-    def __init__(self, n_temperatures: int, d: int, scale: np.ndarray, target: float = 0.87):
-        self.d, self.target = d, target
+    def __init__(self, n_temperatures: int, d: int, scale: np.ndarray):
+        self.d = d
+        self.adapting = True
         self.dense = d <= DENSE_LIMIT
-        self.log_step = np.full(n_temperatures, np.log(0.3))
+        self.step = StepSize(
+            np.full(n_temperatures, np.log(self.first_step)), self.target_acceptance
+        )
         factor = np.diag(scale) if self.dense else scale
         self.factor = np.repeat(factor[None], n_temperatures, axis=0)
-        self.n_leapfrog = 4
+        self.n_leapfrog = self.first_leapfrog
         self._reset(n_temperatures)
 
     def _reset(self, n: int) -> None:
@@ -87,29 +155,28 @@ class Hamiltonian:
         self._sum = np.zeros((n, self.d))
         self._square = np.zeros((n, self.d))
         self._count = 0
-        self._moves = 0
         self._outside = np.zeros(n)
 
     @property
     def outside(self) -> float:
         """Share of trajectories of this round that ended at zero density, at its worst."""
-        return float(self._outside.max() / max(self._moves, 1))
+        return float(self._outside.max() / max(self.step.n_updates, 1))
 
     def move(
-        self, path: Path, state: Replicas, betas: np.ndarray, rng: np.random.Generator, adapt: bool
+        self, path: Path, replicas: Replicas, betas: np.ndarray, rng: np.random.Generator
     ) -> np.ndarray:
         """Run one trajectory at every temperature above the reference."""
-        n, copies, d = state.x.shape[0] - 1, state.x.shape[1], self.d
+        shape = replicas.x[1:].shape
+        n, copies, d = shape
         weight = np.repeat(betas[1:], copies)
-        shape = (n, copies, d)
-        x = state.x[1:].reshape(-1, d)
+        x = replicas.x[1:].reshape(-1, d)
         log_reference, value, gradient = path.evaluate_grad(x, weight)
         start = (log_reference + weight * value).reshape(n, copies)
-        if adapt:
-            self._observe(state.x[1:], gradient.reshape(shape))
+        if self.adapting:
+            self._observe(replicas.x[1:], gradient.reshape(shape))
         velocity = rng.standard_normal(shape)
         kinetic = 0.5 * np.square(velocity).sum(axis=-1)
-        step = np.exp(self.log_step)[:, None] * rng.uniform(0.7, 1.3, size=(n, copies))
+        step = np.exp(self.step.log)[:, None] * rng.uniform(*self.jitter, size=(n, copies))
         step = step[:, :, None]
         n_leapfrog = int(rng.integers(self.n_leapfrog // 2 + 1, self.n_leapfrog + 1))
         velocity += 0.5 * step * self._pull(gradient.reshape(shape))
@@ -121,27 +188,22 @@ class Hamiltonian:
         end = (log_reference + weight * value).reshape(n, copies)
         with np.errstate(invalid="ignore", over="ignore"):
             change = end - start + kinetic - 0.5 * np.square(velocity).sum(axis=-1)
-            change[np.isnan(change)] = -np.inf
-            probability = np.exp(np.minimum(0.0, change))
-        accept = rng.random((n, copies)) < probability
-        state.x[1:][accept] = x.reshape(shape)[accept]
-        state.reference[1:][accept] = log_reference.reshape(n, copies)[accept]
-        state.value[1:][accept] = value.reshape(n, copies)[accept]
+        accepted, probability = accept(change, rng)
+        replicas.move_to(accepted, x, log_reference, value)
         mean = probability.mean(axis=1)
-        if adapt:
-            self._moves += 1
+        if self.adapting:
             self._outside += np.isneginf(end).mean(axis=1)
-            self.log_step += 1.5 / (self._moves + 5) ** 0.6 * (mean - self.target)
+            self.step.update(mean)
         return mean
 
     def _push(self, velocity: np.ndarray) -> np.ndarray:
-        """From whitened velocity to a change of position."""
+        """Turn whitened velocity into a change of position."""
         if self.dense:
             return velocity @ self.factor.transpose(0, 2, 1)
         return velocity * self.factor[:, None]
 
     def _pull(self, gradient: np.ndarray) -> np.ndarray:
-        """From the gradient to a change of whitened velocity."""
+        """Turn the gradient into a change of whitened velocity."""
         return gradient @ self.factor if self.dense else gradient * self.factor[:, None]
 
     def _observe(self, x: np.ndarray, gradient: np.ndarray) -> None:
@@ -156,29 +218,32 @@ class Hamiltonian:
 
     def learn(self, origin: np.ndarray) -> None:
         """Take shapes from the gradients, and carry both shapes and steps over to a new ladder."""
-        n = self._count
-        if n > 2 * self.d + 16:
-            outer = self._outer / n
-            # Where a density is flat, inside hard walls say, gradients tell nothing of its extent.
-            variance = self._square / n - np.square(self._sum / n)
-            least = 1.0 / np.maximum(variance, 1e-200)
-            if self.dense:
-                seen = np.einsum("kii->ki", outer)
-                keep = n / (n + 5.0 * self.d)
-                lift = (1 + 1e-10) * np.maximum(seen, least) - keep * seen
-                precision = keep * outer + lift[:, :, None] * np.eye(self.d)
-                lower = np.linalg.cholesky(precision)
-                self.factor = np.stack(
-                    [solve_triangular(c, np.eye(self.d), lower=True).T for c in lower]
-                )
-            else:
-                self.factor = 1.0 / np.sqrt(np.maximum(outer, least))
-            self.log_step = np.clip(self.log_step, np.log(0.05), np.log(1.2))
+        if _enough(self._count, self.d):
+            self.factor = self._learned_factor()
+            self.step.log = np.clip(self.step.log, *np.log(self.step_limits))
         self.factor = self.factor[origin]
-        self.log_step = self.log_step[origin]
-        steps = np.exp(np.quantile(self.log_step, 0.3))
-        self.n_leapfrog = int(np.clip(np.ceil(1.6 / steps), 2, self.max_leapfrog))
+        self.step.carry_over(origin)
+        steps = np.exp(np.quantile(self.step.log, self.step_quantile))
+        wanted = np.ceil(self.trajectory / steps)
+        self.n_leapfrog = int(np.clip(wanted, self.min_leapfrog, self.max_leapfrog))
         self._reset(len(origin))
+
+    def _learned_factor(self) -> np.ndarray:
+        """Factor the inverse of the mean outer product of gradients, at each temperature."""
+        n = self._count
+        outer = self._outer / n
+        # Where a density is flat, inside hard walls say, gradients tell nothing of its extent.
+        variance = self._square / n - np.square(self._sum / n)
+        least = 1.0 / np.maximum(variance, TINY_VARIANCE)
+        if not self.dense:
+            return 1.0 / np.sqrt(np.maximum(outer, least))
+        seen = np.einsum("kii->ki", outer)
+        keep = _trust(n, self.d)
+        # The diagonal is not shrunk, and a trifle larger: Cholesky must not fail by rounding.
+        lift = (1 + 1e-10) * np.maximum(seen, least) - keep * seen
+        precision = keep * outer + lift[:, :, None] * np.eye(self.d)
+        lower = np.linalg.cholesky(precision)
+        return np.stack([solve_triangular(c, np.eye(self.d), lower=True).T for c in lower])
 
 
 class RandomWalk:
@@ -186,13 +251,33 @@ class RandomWalk:
 
     The shape of the steps is the covariance of the draws at that temperature. With several modes it
     is too wide, which is why each step is shortened by a random factor.
+
+    Parameters
+    ----------
+    n_temperatures, d : int
+        Temperatures above the reference, and dimension.
+    scale : array of shape (d,)
+        Standard deviations of the reference: shapes to begin with.
     """
 
-    def __init__(
-        self, n_temperatures: int, d: int, scale: np.ndarray, n_steps: int = 6, target: float = 0.25
-    ):
-        self.d, self.target, self.n_steps = d, target, n_steps
-        self.log_step = np.full(n_temperatures, np.log(2.4 / np.sqrt(d)))
+    # Between 0.23, best in many dimensions, and 0.44, best in one [2]_.
+    target_acceptance = 0.25
+    # Over sqrt(d): the step that is best for a normal [2]_.
+    first_step = 2.4
+    # Steps are shortened by exp(-2 |z|), z standard normal, half of them to less than a quarter,
+    # since a mode may be that much narrower than the draws of all modes (heuristic).
+    shrinkage = 2.0
+    # Steps in one move (heuristic: about the evaluations that a trajectory takes).
+    n_steps = 6
+    # Added to the diagonal, relative to it: Cholesky must not fail by rounding.
+    jitter = 1e-8
+
+    def __init__(self, n_temperatures: int, d: int, scale: np.ndarray):
+        self.d = d
+        self.adapting = True
+        self.step = StepSize(
+            np.full(n_temperatures, np.log(self.first_step / np.sqrt(d))), self.target_acceptance
+        )
         self.factor = np.repeat(np.diag(scale)[None], n_temperatures, axis=0)
         self._reset(n_temperatures)
 
@@ -201,53 +286,62 @@ class RandomWalk:
         self._sum = np.zeros((n, self.d))
         self._outer = np.zeros((n, self.d, self.d))
         self._count = 0
-        self._moves = 0
+
+    @property
+    def outside(self) -> float:
+        """Zero: a step that leaves the support is rejected, and no other moves would do better."""
+        return 0.0
 
     def move(
-        self, path: Path, state: Replicas, betas: np.ndarray, rng: np.random.Generator, adapt: bool
+        self, path: Path, replicas: Replicas, betas: np.ndarray, rng: np.random.Generator
     ) -> np.ndarray:
         """Take a few Metropolis steps at every temperature above the reference."""
-        n, copies, d = state.x.shape[0] - 1, state.x.shape[1], self.d
+        n, copies, d = replicas.x[1:].shape
         weight = betas[1:, None]
         total = np.zeros(n)
         for _ in range(self.n_steps):
-            shrink = np.exp(-2.0 * np.abs(rng.standard_normal((n, copies))))
-            size = np.exp(self.log_step)[:, None] * shrink
+            shrink = np.exp(-self.shrinkage * np.abs(rng.standard_normal((n, copies))))
+            size = np.exp(self.step.log)[:, None] * shrink
             jump = rng.standard_normal((n, copies, d)) @ self.factor.transpose(0, 2, 1)
-            x = state.x[1:] + size[:, :, None] * jump
+            x = replicas.x[1:] + size[:, :, None] * jump
             log_reference, value = path.evaluate(x.reshape(-1, d))
             log_reference, value = log_reference.reshape(n, copies), value.reshape(n, copies)
             with np.errstate(invalid="ignore", over="ignore"):
-                change = log_reference - state.reference[1:] + weight * (value - state.value[1:])
-                change[np.isnan(change)] = -np.inf
-                probability = np.exp(np.minimum(0.0, change))
-            accept = rng.random((n, copies)) < probability
-            state.x[1:][accept] = x[accept]
-            state.reference[1:][accept] = log_reference[accept]
-            state.value[1:][accept] = value[accept]
+                gained = weight * (value - replicas.value[1:])
+                change = log_reference - replicas.reference[1:] + gained
+            accepted, probability = accept(change, rng)
+            replicas.move_to(accepted, x, log_reference, value)
             mean = probability.mean(axis=1)
             total += mean
-            if adapt:
-                self._moves += 1
-                gain = 1.5 / (self._moves + 5) ** 0.6
-                self.log_step += gain * (mean - self.target)
-        if adapt:
-            self._sum += state.x[1:].sum(axis=1)
-            self._outer += state.x[1:].transpose(0, 2, 1) @ state.x[1:]
+            if self.adapting:
+                self.step.update(mean)
+        if self.adapting:
+            self._sum += replicas.x[1:].sum(axis=1)
+            self._outer += replicas.x[1:].transpose(0, 2, 1) @ replicas.x[1:]
             self._count += copies
         return total / self.n_steps
 
     def learn(self, origin: np.ndarray) -> None:
         """Take shapes from the draws, and carry both shapes and steps over to a new ladder."""
         n = self._count
-        if n > 2 * self.d + 16:
+        if _enough(n, self.d):
             mean = self._sum / n
             covariance = self._outer / n - mean[:, :, None] * mean[:, None, :]
-            diagonal = np.maximum(np.einsum("kii->ki", covariance), 1e-200)
-            keep = n / (n + 5.0 * self.d)
+            diagonal = np.maximum(np.einsum("kii->ki", covariance), TINY_VARIANCE)
+            keep = _trust(n, self.d)
             covariance = keep * covariance + (1 - keep) * diagonal[:, :, None] * np.eye(self.d)
-            covariance += 1e-8 * diagonal[:, :, None] * np.eye(self.d)
+            covariance += self.jitter * diagonal[:, :, None] * np.eye(self.d)
             self.factor = np.linalg.cholesky(covariance)
         self.factor = self.factor[origin]
-        self.log_step = self.log_step[origin]
+        self.step.carry_over(origin)
         self._reset(len(origin))
+
+
+def _enough(n: int, d: int) -> bool:
+    """Return whether n points are enough to learn a shape from."""
+    return n > LEAST_POINTS_PER_DIMENSION * d + LEAST_POINTS
+
+
+def _trust(n: int, d: int) -> float:
+    """Return the weight of a matrix from n points against its own diagonal."""
+    return n / (n + PRIOR_POINTS_PER_DIMENSION * d)

@@ -1,11 +1,8 @@
 """Non-reversible parallel tempering, all replicas in one batch.
 
-Several copies of a ladder of temperatures run side by side. A scan moves every replica locally,
-draws the reference afresh, and swaps neighbours on the ladder: even pairs at even scans, odd pairs
-at odd ones, so that a replica travels from the reference to the posterior and back instead of
-diffusing. Rounds double in length; between them temperatures are spread anew and local moves learn.
-In the last round nothing is adapted, and from it come the points, the evidence and every figure of
-the report.
+Several copies of a ladder of temperatures run side by side, and replicas travel along each. Rounds
+double in length; between them temperatures are spread anew and local moves learn. In the last round
+nothing is adapted, and from it come the points, the evidence and every figure of the report.
 
 References
 ----------
@@ -15,36 +12,118 @@ References
 
 from __future__ import annotations
 
-import inspect
 import logging
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass, field, fields
+from typing import Any, NamedTuple, get_args
 
 import numpy as np
-import pymc as pm
 
 from pymc_spectral._progress import ScanProgress
-from pymc_spectral.density.batched import BatchedDensity, batched_density
-from pymc_spectral.exploration.ladder import (
-    Evidence,
-    first_betas,
-    next_betas,
-    stepping_stone,
-    swap_probability,
-)
+from pymc_spectral._validate import one_of
+from pymc_spectral.density.batched import BatchedDensity
+from pymc_spectral.exploration.ladder import first_betas, respread
 from pymc_spectral.exploration.local_moves import Hamiltonian, Moves, RandomWalk, Replicas
-from pymc_spectral.exploration.path import Path, Reference, choose_path
+from pymc_spectral.exploration.tempered_path import Path, PriorSampler, Reference, choose_path
+from pymc_spectral.exploration.tempering_rounds import RoundReport, run_round
 
-__all__ = ["TEMPERING_OPTIONS", "TemperingReport", "scan", "temper"]
+__all__ = [
+    "TEMPERING_OPTIONS",
+    "Tempered",
+    "TemperingConfig",
+    "TemperingReport",
+    "check_n_points",
+    "temper",
+]
 
 _log = logging.getLogger(__name__)
 
-MAX_KEPT_SCANS = 4096
-# Scans of which the replicas at all temperatures are kept, and numbers that they may take up.
-SNAPSHOTS = 64
-MAX_SNAPSHOT_SIZE = 4_000_000
+# Numbers without a paper are heuristics. With them, 99 runs of 100 (twenty seeds on each of five
+# targets, the slow test of tempering) must find all modes, and the evidence within its errors.
+
+# Temperatures of the first ladder: enough for a barrier of 5; harder ones get more from round 2 on.
+FIRST_TEMPERATURES = 12
+# The ladder has settled when, not before round SETTLED_ROUNDS, two rounds agree about the barrier
+# (up to a share of it and a constant, for barriers near zero) and about the log evidence (in
+# standard errors, and a constant, for errors near zero), some replicas of every copy have traveled,
+# and local moves are accepted.
+SETTLED_ROUNDS = 4
+SETTLED_BARRIER, SETTLED_BARRIER_LEAST = 0.15, 0.2
+SETTLED_ERRORS, SETTLED_EVIDENCE_LEAST = 4.0, 0.1
+SETTLED_TRIPS_PER_COPY = 2
+SETTLED_ACCEPTANCE = 0.1
+# The last round is long enough for this many replicas to arrive at the posterior from the
+# reference, each an independent draw of the modes: a share of 5 % is then known to a sixth. But it
+# is at most so many times the length that the points take, or it would cost more than sampling.
+ARRIVALS = 800
+MAX_LAST_ROUND = 2
+# From round 3 on, when steps have adapted: if more than this share of trajectories ends outside the
+# support, gradients do not see its walls, and random walks do better.
+FIRST_ROUND_OF_WALLS = 3
+MAX_OUTSIDE = 0.05
+# Batches of draws of the reference that are tried for a start inside the support, and their size.
+START_BATCHES = 50
+START_BATCH = 256
+
+
+@dataclass(frozen=True, eq=False)
+class TemperingConfig:
+    """Knobs of parallel tempering; impossible values are refused.
+
+    Attributes
+    ----------
+    n_rounds : int
+        Rounds at most, each twice as long as the one before. Fewer are run if the ladder has
+        settled. With 1, nothing is learned before the points are taken.
+    n_copies : int
+        Ladders side by side. More of them give more points per scan in one batch.
+    first_scans : int
+        Scans of the first round.
+    betas : sequence of float, optional
+        Inverse temperatures of the first round, increasing from 0 to 1. Later rounds spread them
+        anew.
+    max_temperatures : int
+        Where to stop adding temperatures.
+    reference : {"auto", "prior", "normal"}
+        Where the path starts: ``"auto"`` takes the prior if it can be sampled, else a broad normal.
+    start : array of shape (d,) or (m, d), optional
+        Points to look from when the broad normal is fitted. With the prior as the reference it is
+        not needed.
+    gradient : bool
+        False to move by random walks even if the model has gradients.
+    """
+
+    n_rounds: int = 9
+    n_copies: int = 8
+    first_scans: int = 8
+    betas: Sequence[float] | None = None
+    max_temperatures: int = 128
+    reference: Reference = "auto"
+    start: np.ndarray | None = None
+    gradient: bool = True
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot be done."""
+        _at_least("n_rounds", self.n_rounds, 1, "nothing would be sampled")
+        _at_least("n_copies", self.n_copies, 2, "errors come from comparing them")
+        _at_least("first_scans", self.first_scans, 1, "nothing would be sampled")
+        _at_least("max_temperatures", self.max_temperatures, 2, "a ladder has two ends")
+        one_of("reference", self.reference, get_args(Reference))
+        if self.betas is not None:
+            _check_betas(self.betas)
+        if self.start is not None:
+            _check_start(self.start)
+
+    def first_ladder(self) -> np.ndarray:
+        """Return the inverse temperatures of the first round."""
+        if self.betas is None:
+            return first_betas(FIRST_TEMPERATURES)
+        return np.asarray(self.betas, dtype=float)
+
+
+TEMPERING_OPTIONS = ["n_points", *(knob.name for knob in fields(TemperingConfig))]
+"""What users may set, besides what the step sets itself."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,6 +132,8 @@ class TemperingReport:
 
     Attributes
     ----------
+    history : tuple of RoundReport
+        Figures of all rounds.
     betas : array of shape (k,)
         Inverse temperatures, from 0 (the reference) to 1 (the posterior).
     rejection : array of shape (k - 1,)
@@ -63,7 +144,7 @@ class TemperingReport:
         Sum of the rejections: how hard it is to travel the ladder.
     round_trips : int
         How many times a replica went from the reference to the posterior, over all copies. Each is
-        a fresh start of the cold chain.
+        an independent start of the cold chain.
     log_evidence : float
         Log of the model's evidence, from both directions together.
     log_evidence_error : float
@@ -88,25 +169,66 @@ class TemperingReport:
         Where replicas were at each temperature, at some moments of the last round.
     """
 
-    betas: np.ndarray
-    rejection: np.ndarray
-    acceptance: np.ndarray
-    barrier: float
-    round_trips: int
-    log_evidence: float
-    log_evidence_error: float
-    log_evidence_forward: float
-    log_evidence_backward: float
+    history: tuple[RoundReport, ...] = field(repr=False)
     n_evaluations: int
     seconds: float
     reference: str
     n_copies: int
     settled: bool
-    rounds: tuple[dict[str, Any], ...] = field(repr=False)
     replicas: np.ndarray = field(repr=False)
 
+    @property
+    def betas(self) -> np.ndarray:
+        """Inverse temperatures of the last round."""
+        return self.history[-1].betas
+
+    @property
+    def rejection(self) -> np.ndarray:
+        """Share of rejected swaps of each pair."""
+        return self.history[-1].rejection
+
+    @property
+    def acceptance(self) -> np.ndarray:
+        """Acceptance of local moves at each temperature."""
+        return self.history[-1].acceptance
+
+    @property
+    def barrier(self) -> float:
+        """Sum of the rejections."""
+        return self.history[-1].barrier
+
+    @property
+    def round_trips(self) -> int:
+        """How many times a replica went from the reference to the posterior."""
+        return self.history[-1].round_trips
+
+    @property
+    def log_evidence(self) -> float:
+        """Log of the model's evidence, from both directions together."""
+        return self.history[-1].evidence.combined
+
+    @property
+    def log_evidence_error(self) -> float:
+        """Standard error of `log_evidence`."""
+        return self.history[-1].evidence.error
+
+    @property
+    def log_evidence_forward(self) -> float:
+        """Log evidence from the hotter replica of each pair."""
+        return self.history[-1].evidence.forward
+
+    @property
+    def log_evidence_backward(self) -> float:
+        """Log evidence from the colder replica of each pair."""
+        return self.history[-1].evidence.backward
+
+    @property
+    def rounds(self) -> tuple[dict[str, Any], ...]:
+        """Return the table of rounds, a dict of figures for each."""
+        return tuple(one.row() for one in self.history)
+
     def short(self) -> str:
-        """Say the main figures in a few words."""
+        """Return the main figures in a few words."""
         return (
             f"{len(self.betas)} temperatures, barrier {self.barrier:.1f}, {self.round_trips} round "
             f"trips, log evidence {self.log_evidence:.2f} +- {self.log_evidence_error:.2f}"
@@ -114,69 +236,46 @@ class TemperingReport:
 
 
 @dataclass(frozen=True, eq=False)
-class _Round:
-    """What one round recorded."""
+class Tempered:
+    """Result of tempering.
 
-    points: np.ndarray
-    logp: np.ndarray
-    rejection: np.ndarray
-    acceptance: np.ndarray
-    round_trips: int
-    evidence: Evidence
-    seconds: float
-    replicas: np.ndarray
+    Attributes
+    ----------
+    points : array of shape (n_points, d)
+        Points of the posterior, from the last round.
+    logp : array of shape (n_points,)
+        Their log density.
+    report : TemperingReport
+        What tempering says of itself.
+    """
 
-    @property
-    def barrier(self) -> float:
-        """Sum of rejections."""
-        return float(self.rejection.sum())
+    points: np.ndarray = field(repr=False)
+    logp: np.ndarray = field(repr=False)
+    report: TemperingReport
 
 
 def temper(
-    model: pm.Model | None = None,
+    density: BatchedDensity,
+    config: TemperingConfig | None = None,
     *,
-    density: BatchedDensity | None = None,
+    prior: PriorSampler | None = None,
     n_points: int = 4000,
-    n_rounds: int = 9,
-    n_copies: int = 8,
-    first_scans: int = 8,
-    betas: Sequence[float] | None = None,
-    max_temperatures: int = 128,
-    reference: Reference = "auto",
-    start: np.ndarray | None = None,
-    gradient: bool = True,
     rng: np.random.Generator | None = None,
     progressbar: bool = False,
-) -> tuple[np.ndarray, np.ndarray, TemperingReport]:
-    """Explore a posterior by non-reversible parallel tempering.
+) -> Tempered:
+    """Explore a posterior by non-reversible parallel tempering [1]_.
 
     Parameters
     ----------
-    model : pymc.Model, optional
-        Model, by default the one in context.
-    density : BatchedDensity, optional
-        Its compiled density, if it exists already.
+    density : BatchedDensity
+        The model's compiled density.
+    config : TemperingConfig, optional
+        Knobs, all of which have defaults.
+    prior : callable, optional
+        How to draw from the prior, see `pymc_spectral.exploration.tempered_path.PriorSampler`.
+        Without it the reference is a broad normal.
     n_points : int
         Points to return: thinned from the last round, over all copies.
-    n_rounds : int
-        Rounds at most, each twice as long as the one before. Fewer are run if the ladder has
-        settled. With 1, nothing is learnt before the points are taken.
-    n_copies : int
-        Ladders side by side. More of them give more points per scan in one batch.
-    first_scans : int
-        Scans of the first round.
-    betas : sequence of float, optional
-        Inverse temperatures of the first round, increasing from 0 to 1. Later rounds spread them
-        anew.
-    max_temperatures : int
-        Where to stop adding temperatures.
-    reference : {"auto", "prior", "normal"}
-        Where the path starts: ``"auto"`` takes the prior if it can be sampled, else a broad normal.
-    start : array of shape (d,) or (m, d), optional
-        Points to look from when the broad normal is fitted. With the prior as the reference it is
-        not needed.
-    gradient : bool
-        False to move by random walks even if the model has gradients.
     rng : numpy.random.Generator, optional
         The only source of randomness.
     progressbar : bool
@@ -184,91 +283,61 @@ def temper(
 
     Returns
     -------
-    points : array of shape (n_points, d)
-    logp : array of shape (n_points,)
-    report : TemperingReport
+    Tempered
     """
-    if n_rounds < 1:
-        raise ValueError(f"n_rounds must be at least 1, got {n_rounds}: nothing would be sampled.")
-    if n_copies < 2:
-        raise ValueError(
-            f"n_copies must be at least 2, got {n_copies}: errors come from comparing them."
-        )
-    if n_points < 1:
-        raise ValueError(f"n_points must be at least 1, got {n_points}.")
-    model = pm.modelcontext(model)
+    check_n_points(n_points)
+    config = TemperingConfig() if config is None else config
     rng = np.random.default_rng() if rng is None else rng
-    ladder = first_betas(12) if betas is None else _check_betas(betas)
-    density = batched_density(model) if density is None else density
-    use_gradient = gradient and density.has_gradient
-    if use_gradient:  # Compiling is not exploring: have it done before the clock starts.
-        density.logp_and_grad(density.initial_point[None])
-    else:
-        density.logp(density.initial_point[None])
+    _compile(density, config)
     began, evaluated = time.perf_counter(), density.n_evaluations
-
-    with np.errstate(all="ignore"):
-        path = choose_path(model, density, rng, reference, start)
-        state = _first_replicas(path, rng, len(ladder), n_copies)
-    kernel = Hamiltonian if use_gradient else RandomWalk
-    moves: Moves = kernel(len(ladder) - 1, density.d, path.scale)
-
-    table: list[dict[str, Any]] = []
-    scans, settled = first_scans, False
-    least = -(-n_points // n_copies)
+    least = -(-n_points // config.n_copies)
+    history: list[RoundReport] = []
+    scans, settled = config.first_scans, False
     # Far out, densities overflow to -inf and differences to NaN: both mean rejection.
     with np.errstate(all="ignore"), ScanProgress(progressbar) as progress:
-        for index in range(n_rounds):
-            last = settled or index == n_rounds - 1
+        path = choose_path(density, rng, config.reference, config.start, prior)
+        ladder = _first_ladder(path, config, rng)
+        while True:
+            last = settled or len(history) == config.n_rounds - 1
             scans = max(scans, least) if last else scans
-            progress.start_round(_announce(index, ladder, table), scans)
-            result = _run_round(path, moves, state, ladder, scans, rng, not last, least, progress)
-            table.append(_row(result, scans, ladder))
-            _log_round(index, table[-1])
+            ladder.moves.adapting = not last
+            progress.start_round(_announce(history, ladder.betas), scans)
+            now = run_round(path, *ladder, scans, least, rng, progress)
+            history.append(now.report)
+            _log_round(history)
             if last:
                 break
-            settled = _has_settled(table, n_copies)
-            scans = _last_scans(scans, result.round_trips, least) if settled else 2 * scans
-            ladder, origin = _next_ladder(ladder, result, max_temperatures)
-            if isinstance(moves, Hamiltonian) and index >= 2 and moves.outside > 0.05:
-                # Gradients do not see a hard wall: trajectories run into it, or hardly move.
-                _log.info("Trajectories leave the support: random walks from here on.")
-                moves = RandomWalk(len(origin) - 1, density.d, path.scale)
-                settled = False
-            else:
-                moves.learn(origin[1:] - 1)
-            state.take(np.repeat(origin[:, None], n_copies, axis=1))
-
+            settled = _has_settled(history, config.n_copies)
+            scans = _last_scans(now.report, least) if settled else 2 * scans
+            walls = _meets_walls(ladder.moves, len(history))
+            settled = settled and not walls
+            ladder = _next_ladder(path, ladder, now.report, config.max_temperatures, walls)
     report = TemperingReport(
-        betas=ladder,
-        rejection=result.rejection,
-        acceptance=result.acceptance,
-        barrier=result.barrier,
-        round_trips=result.round_trips,
-        log_evidence=result.evidence.combined,
-        log_evidence_error=result.evidence.error,
-        log_evidence_forward=result.evidence.forward,
-        log_evidence_backward=result.evidence.backward,
+        history=tuple(history),
         n_evaluations=density.n_evaluations - evaluated,
         seconds=time.perf_counter() - began,
         reference=path.name,
-        n_copies=n_copies,
+        n_copies=config.n_copies,
         settled=settled,
-        rounds=tuple(table),
-        replicas=result.replicas,
+        replicas=now.replicas,
     )
-    keep = np.linspace(0, len(result.points) - 1, min(n_points, len(result.points)))
-    keep = keep.round().astype(int)
-    return result.points[keep], result.logp[keep], report
+    keep = np.linspace(0, len(now.points) - 1, min(n_points, len(now.points))).round().astype(int)
+    return Tempered(now.points[keep], now.logp[keep], report)
 
 
-_GIVEN = {"model", "density", "rng", "progressbar"}
-TEMPERING_OPTIONS = [name for name in inspect.signature(temper).parameters if name not in _GIVEN]
-"""What users may set, besides what the step sets itself."""
+def _at_least(name: str, value: Any, least: int, why: str) -> None:
+    """Refuse what is not an integer, or too small."""
+    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
+        raise ValueError(f"{name} must be at least {least}, got {value}: {why}.")
 
 
-def _check_betas(betas: Sequence[float]) -> np.ndarray:
-    """Check a ladder given by the user."""
+def check_n_points(n_points: Any) -> None:
+    """Refuse to explore for no points."""
+    _at_least("n_points", n_points, 1, "the partition is learned from them")
+
+
+def _check_betas(betas: Sequence[float]) -> None:
+    """Refuse what is no ladder."""
     ladder = np.asarray(betas, dtype=float)
     if ladder.ndim != 1 or len(ladder) < 2 or not np.isfinite(ladder).all():
         raise ValueError(f"betas must be at least two finite numbers, got {betas}.")
@@ -277,16 +346,62 @@ def _check_betas(betas: Sequence[float]) -> np.ndarray:
             "betas must increase from 0 (the reference) to 1 (the posterior), got "
             f"{ladder.tolist()}. Use for instance np.linspace(0, 1, 12) ** 4."
         )
-    return ladder
+
+
+def _check_start(start: np.ndarray) -> None:
+    """Refuse what cannot be points, as far as can be said without the dimension."""
+    points = np.asarray(start, dtype=float)
+    if points.ndim > 2 or points.size == 0:
+        raise ValueError(f"start must have shape (d,) or (m, d); got {points.shape}.")
+
+
+def _compile(density: BatchedDensity, config: TemperingConfig) -> None:
+    """Have the density compiled before the clock starts: compiling is not exploring."""
+    if config.gradient and density.has_gradient:
+        density.logp_and_grad(density.initial_point[None])
+    else:
+        density.logp(density.initial_point[None])
+
+
+class _Ladder(NamedTuple):
+    """What is carried from one round to the next."""
+
+    moves: Moves
+    replicas: Replicas
+    betas: np.ndarray
+
+
+def _first_ladder(path: Path, config: TemperingConfig, rng: np.random.Generator) -> _Ladder:
+    """Begin with draws of the reference at all temperatures."""
+    betas = config.first_ladder()
+    replicas = _first_replicas(path, rng, len(betas), config.n_copies)
+    kind = Hamiltonian if config.gradient and path.density.has_gradient else RandomWalk
+    return _Ladder(kind(len(betas) - 1, path.density.d, path.scale), replicas, betas)
+
+
+def _next_ladder(
+    path: Path, ladder: _Ladder, report: RoundReport, max_temperatures: int, walls: bool
+) -> _Ladder:
+    """Spread temperatures by what was rejected; replicas, and what moves learned, go along."""
+    betas, origin = respread(ladder.betas, report.rejection, max_temperatures)
+    moves = ladder.moves
+    if walls:
+        moves = RandomWalk(len(betas) - 1, path.density.d, path.scale)
+    else:
+        moves.learn(origin[1:] - 1)
+    copies = ladder.replicas.value.shape[1]
+    ladder.replicas.take(np.repeat(origin[:, None], copies, axis=1))
+    return _Ladder(moves, ladder.replicas, betas)
 
 
 def _first_replicas(path: Path, rng: np.random.Generator, n: int, copies: int) -> Replicas:
     """Start every replica at a draw of the reference inside the model's support."""
     needed = n * copies
+    batch = max(needed, START_BATCH)
     found: list[np.ndarray] = []
     total = 0
-    for _ in range(50):
-        x = path.sample(rng, max(needed, 256))
+    for _ in range(START_BATCHES):
+        x = path.sample(rng, batch)
         reference, value = path.evaluate(x)
         found.append(x[np.isfinite(reference + value)])
         total += len(found[-1])
@@ -295,7 +410,7 @@ def _first_replicas(path: Path, rng: np.random.Generator, n: int, copies: int) -
     x = np.concatenate(found)
     if len(x) == 0:
         raise ValueError(
-            f"The log density is -inf or NaN at all {50 * max(needed, 256)} draws of the reference "
+            f"The log density is -inf or NaN at all {START_BATCHES * batch} draws of the reference "
             f"({path.name}), so no replica can start. model.debug() shows which term is at fault; "
             'if the support is small, pass `start` inside it and reference="normal".'
         )
@@ -304,162 +419,47 @@ def _first_replicas(path: Path, rng: np.random.Generator, n: int, copies: int) -
     return Replicas(x, reference.reshape(n, copies), value.reshape(n, copies))
 
 
-def scan(
-    path: Path,
-    moves: Moves,
-    state: Replicas,
-    betas: np.ndarray,
-    parity: int,
-    rng: np.random.Generator,
-    adapt: bool = False,
-) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Do one scan in place: local moves, a fresh draw of the reference, swaps of one parity.
-
-    Returns
-    -------
-    acceptance : array of shape (k - 1,)
-        Of local moves above the reference.
-    values : array of shape (k, copies)
-        V after the local moves, before the swaps.
-    probability : array of shape (k - 1, copies)
-        Of swapping each pair, also those whose turn it is not.
-    index : array of shape (k, copies)
-        From which temperature each replica came.
-    """
-    copies = state.value.shape[1]
-    acceptance = moves.move(path, state, betas, rng, adapt)
-    state.x[0] = path.sample(rng, copies)
-    state.reference[0], state.value[0] = path.evaluate(state.x[0])
-    values = state.value.copy()
-    probability = swap_probability(values, betas)
-    swap = rng.random(probability.shape) < probability
-    swap[1 - parity :: 2] = False
-    index = np.repeat(np.arange(len(betas))[:, None], copies, axis=1)
-    index[:-1] += swap
-    index[1:] -= swap
-    return acceptance, values, probability, index
-
-
-def _run_round(
-    path: Path,
-    moves: Moves,
-    state: Replicas,
-    betas: np.ndarray,
-    scans: int,
-    rng: np.random.Generator,
-    adapt: bool,
-    thin: int,
-    progress: ScanProgress,
-) -> _Round:
-    """Run the scans of one round."""
-    began = time.perf_counter()
-    n, copies = state.value.shape
-    every = max(1, scans // thin)
-    # However long the round, no more than this many scans are kept: memory stays flat.
-    stride = -(-scans // MAX_KEPT_SCANS)
-    values = np.empty((-(-scans // stride), n, copies))
-    n_snapshots = int(np.clip(MAX_SNAPSHOT_SIZE // state.x.size, 1, SNAPSHOTS))
-    look = max(1, scans // n_snapshots)
-    points, logps = [], []
-    snapshots: list[np.ndarray] = []
-    rejection, acceptance = np.zeros(n - 1), np.zeros(n)
-    fresh = np.zeros((n, copies), dtype=bool)
-    trips = 0
-    for t in range(scans):
-        accepted, value, probability, index = scan(path, moves, state, betas, t % 2, rng, adapt)
-        if t % stride == 0:
-            values[t // stride] = value
-        acceptance[1:] += accepted
-        rejection += 1.0 - probability.mean(axis=1)
-        if t % every == 0:
-            points.append(state.x[-1].copy())
-            logps.append(state.reference[-1] + state.value[-1])
-        if t % look == 0 and len(snapshots) < n_snapshots:
-            snapshots.append(state.x.copy())
-        fresh[0] = True
-        fresh = fresh[index, np.arange(copies)]
-        state.take(index)
-        trips += int(fresh[-1].sum())
-        fresh[-1] = False
-        progress.advance()
-    acceptance[0] = scans
-    return _Round(
-        points=np.concatenate(points),
-        logp=np.concatenate(logps),
-        rejection=rejection / scans,
-        acceptance=acceptance / scans,
-        round_trips=trips,
-        evidence=stepping_stone(values, betas),
-        seconds=time.perf_counter() - began,
-        replicas=np.concatenate(snapshots, axis=1),
-    )
-
-
-def _next_ladder(
-    betas: np.ndarray, result: _Round, max_temperatures: int
-) -> tuple[np.ndarray, np.ndarray]:
-    """Spread the temperatures anew, two per unit of the barrier; tell where each comes from."""
-    wanted = int(np.ceil(2.0 * result.barrier)) + 2
-    n = int(np.clip(wanted, 3, max_temperatures))
-    fresh = next_betas(betas, result.rejection, n)
-    cumulative = np.concatenate([[0.0], np.cumsum(np.maximum(result.rejection, 1e-4))])
-    place = np.interp(np.sqrt(fresh), np.sqrt(betas), cumulative)
-    origin = np.abs(place[:, None] - cumulative[None, :]).argmin(axis=1)
-    # A replica of the reference may be where the density is zero: not a start for a warmer one.
-    origin[1:] = np.maximum(origin[1:], 1)
-    return fresh, origin
-
-
-def _has_settled(table: list[dict[str, Any]], n_copies: int) -> bool:
-    """Whether barrier and evidence agree between the last two rounds, with enough round trips."""
-    if len(table) < 4:
+def _has_settled(history: Sequence[RoundReport], n_copies: int) -> bool:
+    """Return whether the last two rounds agree on barrier and evidence, with enough round trips."""
+    if len(history) < SETTLED_ROUNDS:
         return False
-    before, now = table[-2], table[-1]
-    error = np.hypot(before["log_evidence_error"], now["log_evidence_error"])
+    before, now = history[-2:]
+    error = np.hypot(before.evidence.error, now.evidence.error)
+    barrier_moved = abs(now.barrier - before.barrier)
+    evidence_moved = abs(now.evidence.combined - before.evidence.combined)
     return bool(
-        now["round_trips"] >= 2 * n_copies
-        and abs(now["barrier"] - before["barrier"]) < 0.15 * now["barrier"] + 0.2
-        and abs(now["log_evidence"] - before["log_evidence"]) < 4 * error + 0.1
-        and now["acceptance"] > 0.1
+        now.round_trips >= SETTLED_TRIPS_PER_COPY * n_copies
+        and barrier_moved < SETTLED_BARRIER * now.barrier + SETTLED_BARRIER_LEAST
+        and evidence_moved < SETTLED_ERRORS * error + SETTLED_EVIDENCE_LEAST
+        and now.acceptance.min() > SETTLED_ACCEPTANCE
     )
 
 
-def _last_scans(scans: int, round_trips: int, least: int, wanted: int = 800) -> int:
-    """Choose the length of the last round: enough fresh starts of the cold chain, and of points."""
-    needed = int(np.ceil(wanted * scans / max(round_trips, 1)))
-    return int(np.clip(needed, max(scans, least), max(scans, 2 * least)))
+def _last_scans(now: RoundReport, least: int) -> int:
+    """Choose the length of the last round: for enough arrivals at the posterior, and points."""
+    needed = int(np.ceil(ARRIVALS * now.scans / max(now.round_trips, 1)))
+    return int(np.clip(needed, max(now.scans, least), max(now.scans, MAX_LAST_ROUND * least)))
 
 
-def _row(result: _Round, scans: int, betas: np.ndarray) -> dict[str, Any]:
-    """One line of the table of rounds."""
-    return {
-        "scans": scans,
-        "temperatures": len(betas),
-        "barrier": result.barrier,
-        "log_evidence": result.evidence.combined,
-        "log_evidence_error": result.evidence.error,
-        "round_trips": result.round_trips,
-        "acceptance": float(result.acceptance.min()),
-        "swap": float(1.0 - result.rejection.max()),
-        "seconds": result.seconds,
-    }
+def _meets_walls(moves: Moves, n_rounds: int) -> bool:
+    """Return whether trajectories run into walls that gradients do not see, or hardly move."""
+    if n_rounds < FIRST_ROUND_OF_WALLS or moves.outside <= MAX_OUTSIDE:
+        return False
+    _log.info("Trajectories leave the support: random walks from here on.")
+    return True
 
 
-def _announce(index: int, betas: np.ndarray, table: list[dict[str, Any]]) -> str:
+def _announce(history: Sequence[RoundReport], betas: np.ndarray) -> str:
     """Say in a few words which round is under way."""
-    text = f"Tempering, round {index + 1}: {len(betas)} temperatures"
-    return f"{text}, barrier {table[-1]['barrier']:.1f}" if table else text
+    text = f"Tempering, round {len(history) + 1}: {len(betas)} temperatures"
+    return f"{text}, barrier {history[-1].barrier:.1f}" if history else text
 
 
-def _log_round(index: int, row: dict[str, Any]) -> None:
-    """Say in one line how a round went."""
+def _log_round(history: Sequence[RoundReport]) -> None:
+    """Log in one line how the last round went."""
     _log.info(
-        "round %d: %d scans, %d temperatures, barrier %.2f, log evidence %.3f +- %.3f, "
-        "%d round trips, local acceptance >= %.2f, swaps >= %.2f, %.2f s",
-        index + 1,
-        *(row[key] for key in ("scans", "temperatures", "barrier", "log_evidence")),
-        *(
-            row[key]
-            for key in ("log_evidence_error", "round_trips", "acceptance", "swap", "seconds")
-        ),
+        "round %(round)d: %(scans)d scans, %(temperatures)d temperatures, barrier %(barrier).2f, "
+        "log evidence %(log_evidence).3f +- %(log_evidence_error).3f, %(round_trips)d round trips, "
+        "local acceptance >= %(acceptance).2f, swaps >= %(swap).2f, %(seconds).2f s",
+        {"round": len(history), **history[-1].row()},
     )

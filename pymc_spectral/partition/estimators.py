@@ -1,59 +1,201 @@
 """Partition of the state space by spectral clustering of draws (the paper's Algorithm 2).
 
-NumPy only: nothing here knows about PyMC.
+NumPy and scikit-learn only: nothing here knows about PyMC. The functions before the classes are the
+stages of :meth:`SpectralPartition.fit`, in their order.
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import Any, Literal, Self, get_args
+from dataclasses import dataclass, replace
+from typing import Any, Literal, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
-from sklearn.base import BaseEstimator, ClusterMixin
+from sklearn.base import BaseEstimator, ClusterMixin, clone
 from sklearn.cluster import KMeans
+from sklearn.exceptions import NotFittedError
 from sklearn.utils import check_random_state
+from sklearn.utils.validation import validate_data
 
-from pymc_spectral.partition.compression import discriminant_rule
-from pymc_spectral.partition.joining import (
-    LogDensity,
-    join_segments,
-    kernel_log_density,
-    split_along_directions,
-)
-from pymc_spectral.partition.rules import (
-    DiscriminantRule,
+from pymc_spectral._validate import check_names, one_of
+from pymc_spectral.partition.cell_rules import (
     Floats,
     Ints,
     NystromRule,
     Rule,
     VoronoiRule,
 )
+from pymc_spectral.partition.component_rule import discriminant_rule
+from pymc_spectral.partition.config import Extension, KMeansConfig, SpectralConfig, as_covariance
+from pymc_spectral.partition.joining import (
+    LogDensity,
+    join_segments,
+    kernel_log_density,
+    split_along_directions,
+)
 from pymc_spectral.partition.spectrum import (
+    KMEANS_STARTS,
     Affinity,
+    Embedding,
     choose_landmarks,
     nystrom_rule,
     spectral_embedding,
-    standardisation,
+    standardization,
 )
 
-__all__ = ["KMeansPartition", "SpectralPartition"]
-
-Extension = Literal["discriminant", "nystrom"]
+__all__ = ["KMeansPartition", "SpectralPartition", "check_partition", "unfitted"]
 
 # Eigenvalues below this belong to the inside of a mode rather than to a cut between modes. With
-# ten neighbours, modes that are visibly apart stay above it up to 100 dimensions.
+# ten neighbors, modes that are visibly apart stay above it up to 100 dimensions (heuristic, seen on
+# pairs of normals).
 SEGMENT_EIGENVALUE = 0.8
+# Segments cut at most: the paths between them grow with the square of their number. Heuristic: more
+# modes than anybody runs chains for.
 MAX_SEGMENTS = 50
-# Valleys of a kernel estimate shallower than this are noise.
+# Segments cut for each cell asked for: a long mode is cut before two near ones are told apart.
+SEGMENTS_PER_CELL = 2
+# Valleys of a kernel estimate shallower than this are noise (heuristic, seen on single normals).
 KERNEL_VALLEY = 0.5
 # Valleys looked for along single directions must be deeper than between segments: the paths cut
-# corners of curved modes.
+# corners of curved modes (heuristic).
 DIRECTION_VALLEY = 2.0
+# Starts of k-means with two centers, where a few are enough to find the best.
+HALVING_STARTS = 3
+
+
+# ---------------------------------------------------------------- the stages of a fit
+
+
+@dataclass(frozen=True, eq=False)
+class Cells:
+    """Cells of the landmarks, as one stage hands them to the next.
+
+    ``labels`` (N,) is the cell of each landmark, ``prominences`` the depth of the valley that sets
+    each further segment apart. ``rule`` extends the embedding to new points; None once the labels
+    are no longer those of the embedding.
+    """
+
+    labels: Ints
+    prominences: Floats
+    rule: NystromRule | None
+
+    @property
+    def n_cells(self) -> int:
+        """Number of cells."""
+        return int((self.labels if self.rule is None else self.rule.owner).max()) + 1
+
+
+def embed(landmarks: Floats, config: SpectralConfig) -> Embedding:
+    """Embed the landmarks by as many eigenvectors as segments can need."""
+    Q = None if config.Q is None else as_covariance(config.Q, landmarks.shape[1])
+    return spectral_embedding(
+        landmarks,
+        affinity=config.affinity,
+        Q=Q,
+        n_neighbors=int(config.n_neighbors),
+        n_vectors=max(MAX_SEGMENTS, config.wanted) + 1,
+    )
+
+
+def cut(
+    embedding: Embedding, config: SpectralConfig, joins: bool, rng: np.random.RandomState
+) -> NystromRule:
+    """Cut the embedding into segments, more of them than cells if they are joined later."""
+    n_segments = wanted = config.wanted
+    if joins:
+        n = len(embedding.coordinates)
+        near_one = int(np.sum(embedding.eigenvalues > SEGMENT_EIGENVALUE))
+        enough = max(near_one, min(SEGMENTS_PER_CELL * wanted, MAX_SEGMENTS), 2)
+        n_segments = max(min(enough, MAX_SEGMENTS, n), min(wanted, n))
+    return nystrom_rule(embedding, n_segments, rng)
+
+
+def join(
+    cells: Cells, landmarks: Floats, logp: LogDensity, valley: float, config: SpectralConfig
+) -> Cells:
+    """Join what no valley sets apart."""
+    joined = join_segments(
+        landmarks,
+        cells.labels,
+        logp,
+        n_cells=None if config.n_cells == "auto" else config.wanted,
+        valley=valley,
+        min_size=int(config.min_landmarks),
+    )
+    rule = None if cells.rule is None else replace(cells.rule, owner=joined.owner)
+    return Cells(joined.owner[cells.labels], joined.prominences, rule)
+
+
+def split(cells: Cells, landmarks: Floats, logp: LogDensity, config: SpectralConfig) -> Cells:
+    """Cut cells that hold two modes which the spectrum did not tell apart."""
+    auto = config.n_cells == "auto"
+    if not auto and cells.n_cells >= config.wanted:
+        return cells
+    labels = split_along_directions(
+        landmarks,
+        cells.labels,
+        logp,
+        valley=max(config.valley, DIRECTION_VALLEY),
+        min_size=int(config.min_landmarks),
+        max_cells=MAX_SEGMENTS if auto else config.wanted,
+    )
+    if int(labels.max()) + 1 <= cells.n_cells:
+        return cells
+    # A cut that the spectrum made across both modes falls away once they are apart.
+    return join(Cells(labels, cells.prominences, None), landmarks, logp, config.valley, config)
+
+
+def fill(cells: Cells, landmarks: Floats, wanted: int, rng: np.random.RandomState) -> Cells:
+    """Cut the largest cells where more are asked for than there are modes, or distinct rows."""
+    if int(cells.labels.max()) + 1 >= wanted:
+        return cells
+    return Cells(split_labels(landmarks, cells.labels, wanted, rng), cells.prominences, None)
+
+
+def describe(
+    cells: Cells, x: Floats, landmarks: Floats, extension: Extension, rng: np.random.RandomState
+) -> Rule:
+    """Return the rule that extends the cells of the landmarks to all points."""
+    if cells.rule is None:
+        return rule_of_labels(landmarks, cells.labels, int(cells.labels.max()) + 1, rng)
+    if extension == "nystrom":
+        return cells.rule
+    return discriminant_rule(x, cells.rule.predict(x), cells.n_cells, rng) or cells.rule
+
+
+def split_labels(x: Floats, labels: Ints, n_cells: int, rng: np.random.RandomState) -> Ints:
+    """Cut the cell with most landmarks in two by k-means until there are enough cells."""
+    labels = np.unique(labels, return_inverse=True)[1]
+    while (n_now := labels.max() + 1) < n_cells:
+        sizes = [len(np.unique(x[labels == c], axis=0)) for c in range(n_now)]
+        rows = np.flatnonzero(labels == int(np.argmax(sizes)))
+        shift, scale = standardization(x[rows])
+        means = KMeans(2, n_init=HALVING_STARTS, random_state=rng)
+        half = means.fit_predict((x[rows] - shift) / scale)
+        labels[rows[half == 1]] = n_now
+    return labels
+
+
+def rule_of_labels(x: Floats, labels: Ints, n_cells: int, rng: np.random.RandomState) -> Rule:
+    """Return a rule for labels of no embedding: discriminant if it serves, else Voronoi."""
+    rule = discriminant_rule(x, labels, n_cells, rng)
+    if rule is not None and len(np.unique(rule.predict(x))) == n_cells:
+        return rule
+    shift, scale = standardization(x)
+    y = (x - shift) / scale
+    centers = np.array([y[labels == c].mean(axis=0) for c in range(n_cells)])
+    voronoi = VoronoiRule(shift, scale, centers, np.arange(n_cells))
+    if len(np.unique(voronoi.predict(x))) == n_cells:
+        return voronoi
+    # Every landmark its own center: always reproduces the labels.
+    return VoronoiRule(shift, scale, y, labels)
+
+
+# ---------------------------------------------------------------- the estimators
 
 
 class _Partition(ClusterMixin, BaseEstimator):
-    """What both partitions share: prediction, and points to start from."""
+    """What both partitions share: points in, prediction, and points to start from."""
 
     rule_: Rule
     n_cells_: int
@@ -61,8 +203,22 @@ class _Partition(ClusterMixin, BaseEstimator):
     labels_: Ints
     n_features_in_: int
 
+    def _config(self) -> SpectralConfig | KMeansConfig:
+        """Return the options in one object, which refuses impossible ones."""
+        raise NotImplementedError
+
+    def validate(self) -> None:
+        """Refuse impossible or contradictory options; no data are needed.
+
+        Raises
+        ------
+        ValueError
+            Says which option, its value, and what to pass instead.
+        """
+        self._config()
+
     def predict(self, X: ArrayLike) -> Ints:
-        """Cell of each row of X.
+        """Return the cell of each row of X.
 
         Parameters
         ----------
@@ -73,34 +229,63 @@ class _Partition(ClusterMixin, BaseEstimator):
         array (m,)
             Integers from 0 to ``n_cells_ - 1``.
         """
-        x = np.asarray(X, dtype=float)
         if not hasattr(self, "rule_"):
-            raise ValueError(f"This {type(self).__name__} is not fitted: call fit(X) first.")
-        if x.ndim != 2 or x.shape[1] != self.n_features_in_:
+            raise NotFittedError(f"This {type(self).__name__} is not fitted: call fit(X) first.")
+        d = self.n_features_in_
+        if np.ndim(X) == 2 and np.shape(X)[1] not in (0, d):
             raise ValueError(
-                f"X has shape {x.shape}, but the partition was fitted on {self.n_features_in_} "
-                f"coordinates: pass an array of shape (m, {self.n_features_in_})."
+                f"X has {np.shape(X)[1]} features, but {type(self).__name__} is expecting {d} "
+                f"features as input: it was fitted on {d} coordinates, pass an array of shape "
+                f"(m, {d})."
             )
-        return self.rule_.predict(x)
+        return self.rule_.predict(self._points(X, reset=False))
 
     def fit_predict(self, X: ArrayLike, y: Any = None, **kwargs: Any) -> Ints:
         """Fit on X and return the cell of each of its rows."""
         return self.fit(X, y, **kwargs).predict(X)  # type: ignore[attr-defined]
 
     def members(self, cell: int) -> Floats:
-        """Landmarks of one cell, the most central first."""
+        """Return the landmarks of one cell, the most central first."""
         rows = self.landmarks_[self.labels_ == cell]
-        return rows[np.argsort(self._eccentricity(rows), kind="stable")]
+        return rows[np.argsort(self.rule_.eccentricity(rows), kind="stable")]
 
-    def _eccentricity(self, rows: Floats) -> Floats:
-        """Distance of landmarks of one cell from the centre of their segment."""
-        rule = self.rule_
-        segment = rule.segment(rows)
-        if isinstance(rule, DiscriminantRule):
-            return rule.distances(rows)[np.arange(len(rows)), segment]
-        if isinstance(rule, NystromRule):
-            return np.linalg.norm(rule.embed(rows) - rule.centres[segment], axis=1)
-        return np.linalg.norm((rows - rule.shift) / rule.scale - rule.centres[segment], axis=1)
+    def _points(self, X: ArrayLike, *, reset: bool) -> Floats:
+        """Return X as an array of finite rows; with `reset`, remember its columns."""
+        if np.ndim(X) != 2:
+            raise ValueError(
+                f"Points must be an array of shape (n, d), got shape {np.shape(X)}. Reshape your "
+                "data, by np.reshape(X, (-1, 1)) if there is one coordinate."
+            )
+        x = validate_data(
+            self,
+            X,
+            reset=reset,
+            dtype=np.float64,
+            ensure_all_finite=False,
+            ensure_min_samples=2 if reset else 1,
+        )
+        finite = np.all(np.isfinite(x), axis=1)
+        if not np.all(finite):
+            raise ValueError(
+                f"{np.sum(~finite)} of {len(x)} points are not finite (NaN or inf): "
+                "drop them first."
+            )
+        return x
+
+    def _training_points(self, X: ArrayLike, wanted: int) -> Floats:
+        """Return X as an array of rows, enough of them distinct for the cells wanted."""
+        x = self._points(X, reset=True)
+        distinct = len(np.unique(x, axis=0))
+        if distinct < 2:
+            raise ValueError(
+                f"All {len(x)} points are the same point: give draws that cover the modes."
+            )
+        if distinct < wanted:
+            raise ValueError(
+                f"{distinct} distinct points cannot fill {wanted} cells: "
+                f"give more points or n_cells={distinct}."
+            )
+        return x
 
 
 class SpectralPartition(_Partition):
@@ -113,7 +298,7 @@ class SpectralPartition(_Partition):
         valley of the density between them, so that each mode gets a cell.
     affinity : {"self-tuning", "gaussian"}
         ``"self-tuning"`` scales distances by the distance to each landmark's
-        `n_neighbours`-th neighbour, and so copes with modes of very different width and with
+        `n_neighbors`-th neighbor, and so copes with modes of very different width and with
         any units. ``"gaussian"`` is the paper's: the density of a random walk with covariance
         `Q`, in the units of X.
     Q : array-like (d, d), optional
@@ -124,23 +309,23 @@ class SpectralPartition(_Partition):
         How cells reach beyond the landmarks. ``"discriminant"`` compresses the labels into a few
         Student components: fast, with boundaries along the valleys; where it cannot reproduce
         the clusters the Nystrom extension is kept. ``"nystrom"`` is the paper's extension of the
-        eigenvectors, with its normalisation mended.
+        eigenvectors, with its normalization corrected.
     join : bool, optional
         ``True``: cut the embedding into more segments than needed and join them again where no
-        valley lies between. ``False`` is the paper's Algorithm 2: k-means with `n_cells` centres;
+        valley lies between. ``False`` is the paper's Algorithm 2: k-means with `n_cells` centers;
         it needs an integer `n_cells`. Default: ``True`` if `n_cells` is ``"auto"`` or `fit` is
         given the log density.
     n_landmarks : int
         At most so many rows of X are used as landmarks (the paper's N). The cost of the
         eigenvectors grows with its cube, that of a Nystrom prediction in proportion.
-    n_neighbours : int
-        Neighbour that sets the local scale. More neighbours smooth over gaps. Ignored by
+    n_neighbors : int
+        Neighbor that sets the local scale. More neighbors smooth over gaps. Ignored by
         ``affinity="gaussian"``.
     valley : float
         Two segments are kept apart when the log density on the path between them drops at least
         this far below the lower of the two. Larger values give fewer cells.
     min_landmarks : int
-        A cell with fewer landmarks is joined to its neighbour (``n_cells="auto"`` only).
+        A cell with fewer landmarks is joined to its neighbor (``n_cells="auto"`` only).
     random_state : int, RandomState instance or None
         Seeds the choice of landmarks and k-means.
 
@@ -151,13 +336,17 @@ class SpectralPartition(_Partition):
         Cell of each landmark; equals ``predict(landmarks_)``.
     n_cells_ : int
     eigenvalues_ : array
-        Leading eigenvalues of the normalised affinity, largest first.
+        Leading eigenvalues of the normalized affinity, largest first.
     n_segments_ : int
         Number of segments that were cut before joining.
     prominences_ : array
         Depth of the valley that sets each further segment apart, deepest first, in log density.
     rule_ : Rule
         The frozen function from points to cells.
+    n_features_in_ : int
+        Number of columns of X.
+    feature_names_in_ : array
+        Names of the columns of X, if it was a table that has names.
 
     References
     ----------
@@ -177,7 +366,7 @@ class SpectralPartition(_Partition):
         extension: Extension = "discriminant",
         join: bool | None = None,
         n_landmarks: int = 1000,
-        n_neighbours: int = 10,
+        n_neighbors: int = 10,
         valley: float = 0.25,
         min_landmarks: int = 5,
         random_state: int | np.random.RandomState | None = None,
@@ -188,7 +377,7 @@ class SpectralPartition(_Partition):
         self.extension = extension
         self.join = join
         self.n_landmarks = n_landmarks
-        self.n_neighbours = n_neighbours
+        self.n_neighbors = n_neighbors
         self.valley = valley
         self.min_landmarks = min_landmarks
         self.random_state = random_state
@@ -210,91 +399,35 @@ class SpectralPartition(_Partition):
         -------
         self
         """
-        x = check_points(X, self.n_cells, self.n_landmarks)
-        Q = self._check_options(x.shape[1])
-        rng = check_random_state(self.random_state)
-        landmarks = x[choose_landmarks(x, self.n_landmarks, rng)]
-        n = len(landmarks)
-        wanted = 1 if self.n_cells == "auto" else int(self.n_cells)
-        embedding = spectral_embedding(
-            landmarks,
-            affinity=self.affinity,
-            Q=Q,
-            n_neighbours=self.n_neighbours,
-            n_vectors=max(MAX_SEGMENTS, wanted) + 1,
-        )
-        self.n_features_in_ = x.shape[1]
+        config = self._config()
+        x = self._training_points(X, config.wanted)
+        rng = check_random_state(config.random_state)
+        landmarks = x[choose_landmarks(x, int(config.n_landmarks), rng)]
+        joins = config.joins(logp is not None)
+
+        embedding = embed(landmarks, config)
+        segments = cut(embedding, config, joins, rng)
+        cells = Cells(segments.landmark_segment, np.zeros(0), segments)
+        if joins and logp is None:
+            valley = max(config.valley, KERNEL_VALLEY)
+            cells = join(cells, landmarks, kernel_log_density(x), valley, config)
+        elif joins and logp is not None:
+            cells = join(cells, landmarks, logp, config.valley, config)
+            cells = split(cells, landmarks, logp, config)
+        cells = fill(cells, landmarks, config.wanted, rng)
+
         self.landmarks_ = landmarks
         self.eigenvalues_ = embedding.eigenvalues
-        join = self.join
-        if join is None:
-            join = self.n_cells == "auto" or logp is not None
-        if join:
-            near_one = int(np.sum(embedding.eigenvalues > SEGMENT_EIGENVALUE))
-            n_segments = min(max(near_one, min(2 * wanted, MAX_SEGMENTS), 2), MAX_SEGMENTS, n)
-            n_segments = max(n_segments, min(wanted, n))
-        else:
-            n_segments = wanted
-        rule = nystrom_rule(embedding, n_segments, rng)
-        self.n_segments_ = len(rule.owner)
-        labels = rule.landmark_segment
-        self.prominences_ = np.zeros(0)
-        if join:
-            density = logp or kernel_log_density(x)
-            joined = join_segments(
-                landmarks,
-                labels,
-                density,
-                n_cells=None if self.n_cells == "auto" else wanted,
-                valley=self.valley if logp else max(self.valley, KERNEL_VALLEY),
-                min_size=self.min_landmarks,
-            )
-            self.prominences_ = joined.prominences
-            rule = replace(rule, owner=joined.owner)
-            labels = joined.owner[labels]
-            n_found = int(joined.owner.max()) + 1
-        else:
-            n_found = self.n_segments_
-        if join and logp is not None and (self.n_cells == "auto" or n_found < wanted):
-            labels = split_along_directions(
-                landmarks,
-                labels,
-                logp,
-                valley=max(self.valley, DIRECTION_VALLEY),
-                min_size=self.min_landmarks,
-                max_cells=MAX_SEGMENTS if self.n_cells == "auto" else wanted,
-            )
-        changed = int(labels.max()) + 1 > n_found
-        if changed and logp is not None:
-            # A cut that the spectrum made across both modes falls away once they are apart.
-            joined = join_segments(
-                landmarks,
-                labels,
-                logp,
-                n_cells=None if self.n_cells == "auto" else wanted,
-                valley=self.valley,
-                min_size=self.min_landmarks,
-            )
-            self.prominences_ = joined.prominences
-            labels = joined.owner[labels]
-        n_split = int(labels.max()) + 1
-        if n_split < wanted:
-            # More cells than modes (or than distinct rows of the embedding): cut the largest.
-            labels = split_labels(landmarks, labels, wanted, rng)
-            n_split = wanted
-            changed = True
-        if changed:
-            self.rule_: Rule = _split_rule(landmarks, labels, n_split, rng)
-        else:
-            self.rule_ = rule
-            if self.extension == "discriminant":
-                compressed = discriminant_rule(x, rule.predict(x), n_found, rng)
-                if compressed is not None:
-                    self.rule_ = compressed
-        self._finish()
+        self.n_segments_ = len(segments.owner)
+        self.prominences_ = cells.prominences
+        self.rule_: Rule = describe(cells, x, landmarks, config.extension, rng)
+        self._label_landmarks()
         return self
 
-    def _finish(self) -> None:
+    def _config(self) -> SpectralConfig:
+        return SpectralConfig(**self.get_params())
+
+    def _label_landmarks(self) -> None:
         """Label the landmarks by the frozen rule and number the cells without gaps."""
         labels = self.rule_.predict(self.landmarks_)
         used, labels = np.unique(labels, return_inverse=True)
@@ -307,38 +440,6 @@ class SpectralPartition(_Partition):
         self.labels_ = labels.astype(np.int64)
         self.n_cells_ = n_owned
 
-    def _check_options(self, d: int) -> Floats | None:
-        """Refuse contradictory options before anything runs; return Q as a matrix."""
-        for name, value, options in (
-            ("affinity", self.affinity, get_args(Affinity)),
-            ("extension", self.extension, get_args(Extension)),
-        ):
-            if value not in options:
-                raise ValueError(f"{name}={value!r} is unknown: use one of {', '.join(options)}.")
-        if self.join is False and self.n_cells == "auto":
-            raise ValueError(
-                "join=False is the paper's k-means with a given number of cells, but n_cells is "
-                '"auto": pass n_cells=4, say, or join=True.'
-            )
-        if self.affinity != "gaussian":
-            if self.Q is not None:
-                raise ValueError(
-                    'Q is given but affinity is not "gaussian": add affinity="gaussian".'
-                )
-            return None
-        if self.Q is None:
-            raise ValueError('affinity="gaussian" needs Q, e.g. Q=0.8 * np.eye(d).')
-        Q = np.asarray(self.Q, dtype=float)
-        if Q.ndim == 0:
-            Q = Q * np.eye(d)
-        if Q.shape != (d, d):
-            raise ValueError(
-                f"Q has shape {Q.shape}, but X has {d} columns: pass a ({d}, {d}) array."
-            )
-        if not np.all(np.isfinite(Q)) or np.any(np.linalg.eigvalsh(Q) <= 0):
-            raise ValueError("Q must be a positive definite covariance matrix.")
-        return Q
-
 
 class KMeansPartition(_Partition):
     """Voronoi partition by k-means: what the paper compares spectral clustering with.
@@ -349,7 +450,7 @@ class KMeansPartition(_Partition):
         Number of cells.
     n_landmarks : int
         At most so many rows of X are kept as landmarks; k-means sees all rows.
-    standardise : bool
+    standardize : bool
         Divide coordinates by their standard deviation first (default), which makes cells
         independent of units. ``False`` is the paper's.
     random_state : int, RandomState instance or None
@@ -359,6 +460,10 @@ class KMeansPartition(_Partition):
     ----------
     landmarks_, labels_, n_cells_, rule_
         As in :class:`SpectralPartition`.
+    n_features_in_ : int
+        Number of columns of X.
+    feature_names_in_ : array
+        Names of the columns of X, if it was a table that has names.
     """
 
     def __init__(
@@ -366,83 +471,107 @@ class KMeansPartition(_Partition):
         n_cells: int = 2,
         *,
         n_landmarks: int = 1000,
-        standardise: bool = True,
+        standardize: bool = True,
         random_state: int | np.random.RandomState | None = None,
     ):
         self.n_cells = n_cells
         self.n_landmarks = n_landmarks
-        self.standardise = standardise
+        self.standardize = standardize
         self.random_state = random_state
 
     def fit(self, X: ArrayLike, y: Any = None, *, logp: LogDensity | None = None) -> Self:
         """Learn the cells from draws; `y` and `logp` are ignored."""
-        if self.n_cells == "auto":
-            raise ValueError('KMeansPartition needs a number of cells, n_cells="auto" is not one.')
-        x = check_points(X, self.n_cells, self.n_landmarks)
-        rng = check_random_state(self.random_state)
+        config = self._config()
+        n_cells = config.wanted
+        x = self._training_points(X, n_cells)
+        rng = check_random_state(config.random_state)
         d = x.shape[1]
-        shift, scale = standardisation(x) if self.standardise else (np.zeros(d), np.ones(d))
-        means = KMeans(self.n_cells, n_init=10, random_state=rng).fit((x - shift) / scale)
-        self.rule_ = VoronoiRule(shift, scale, means.cluster_centers_, np.arange(self.n_cells))
-        self.n_features_in_ = d
-        self.landmarks_ = x[choose_landmarks(x, self.n_landmarks, rng)]
+        shift, scale = standardization(x) if config.standardize else (np.zeros(d), np.ones(d))
+        means = KMeans(n_cells, n_init=KMEANS_STARTS, random_state=rng).fit((x - shift) / scale)
+        self.rule_ = VoronoiRule(shift, scale, means.cluster_centers_, np.arange(n_cells))
+        self.landmarks_ = x[choose_landmarks(x, int(config.n_landmarks), rng)]
         self.labels_ = self.rule_.predict(self.landmarks_)
-        self.n_cells_ = self.n_cells
+        self.n_cells_ = n_cells
         return self
 
+    def _config(self) -> KMeansConfig:
+        return KMeansConfig(**self.get_params())
 
-def check_points(X: ArrayLike, n_cells: int | str, n_landmarks: int) -> Floats:
-    """Validate draws, numbers of cells and of landmarks."""
-    x = np.asarray(X, dtype=float)
-    if x.ndim != 2:
-        raise ValueError(f"Points must be an array of shape (n, d), got shape {x.shape}.")
-    if not np.all(np.isfinite(x)):
-        bad = int(np.sum(~np.all(np.isfinite(x), axis=1)))
-        raise ValueError(f"{bad} of {len(x)} points are not finite: drop them first.")
-    if n_cells != "auto" and (
-        isinstance(n_cells, str | bool) or int(n_cells) != n_cells or n_cells < 1
-    ):
-        raise ValueError(f'n_cells must be a positive integer or "auto", got {n_cells!r}.')
-    wanted = 1 if n_cells == "auto" else int(n_cells)
-    if n_landmarks < max(wanted, 2):
-        raise ValueError(
-            f"n_landmarks={n_landmarks} is too few for {wanted} cells: use some hundreds."
+
+# ---------------------------------------------------------------- choosing one
+
+
+PARTITIONS: dict[str, type[SpectralPartition] | type[KMeansPartition]] = {
+    "spectral": SpectralPartition,
+    "kmeans": KMeansPartition,
+}
+"""Partitions by the name that the step takes."""
+
+
+def unfitted(
+    partition: str | SpectralPartition | KMeansPartition,
+    *,
+    n_cells: int | Literal["auto"],
+    n_landmarks: int,
+    random_state: int | None,
+    options: dict[str, Any],
+) -> SpectralPartition | KMeansPartition:
+    """Return a new estimator of the name given, or an unfitted copy of the one given.
+
+    Parameters
+    ----------
+    partition : str or estimator
+        An estimator decides itself about all but its seed.
+    n_cells, n_landmarks
+        Options of an estimator given by name.
+    random_state : int, optional
+        Used where nothing else says how to seed it.
+    options : dict
+        Further options of an estimator given by name; they override the others.
+    """
+    if isinstance(partition, str):
+        defaults = {"n_cells": n_cells, "n_landmarks": n_landmarks, "random_state": random_state}
+        return PARTITIONS[partition](**{**defaults, **options})
+    copy = clone(partition)
+    if copy.random_state is None:
+        copy.set_params(random_state=random_state)
+    return copy
+
+
+def check_partition(
+    partition: Any, n_cells: Any, options: dict[str, Any], n_landmarks: tuple[int, ...] = ()
+) -> None:
+    """Refuse what is no partition, and a partition with impossible options.
+
+    Parameters
+    ----------
+    partition : str or estimator
+    n_cells : int or "auto"
+        Asked for beside a name.
+    options : dict
+        Options beside a name.
+    n_landmarks : tuple of int
+        Numbers of landmarks that it will be fitted with, if given by name.
+    """
+    if isinstance(partition, str):
+        cls = PARTITIONS[one_of("partition", partition, list(PARTITIONS))]
+        check_names("partition_kwargs", options, partition, cls().get_params())
+        if partition == "kmeans" and options.get("n_cells", n_cells) == "auto":
+            raise ValueError('partition="kmeans" needs a number of cells: pass n_cells=4, say.')
+        for n in n_landmarks or (cls().n_landmarks,):
+            unfitted(
+                partition, n_cells=n_cells, n_landmarks=n, random_state=None, options=options
+            ).validate()
+        return
+    if not isinstance(partition, SpectralPartition | KMeansPartition):
+        raise TypeError(
+            f"partition={partition!r} is neither a name ({', '.join(PARTITIONS)}) nor a "
+            "SpectralPartition or KMeansPartition."
         )
-    distinct = len(np.unique(x, axis=0))
-    if distinct < 2:
-        raise ValueError(
-            f"All {len(x)} points are the same point: give draws that cover the modes."
+    if options:
+        own = ", ".join(f"{name}={value!r}" for name, value in options.items())
+        raise TypeError(
+            f"partition_kwargs={options!r} goes with a partition given by name: pass "
+            f"partition={type(partition).__name__}({own})."
         )
-    if distinct < wanted:
-        raise ValueError(
-            f"{distinct} distinct points cannot fill {wanted} cells: "
-            f"give more points or n_cells={distinct}."
-        )
-    return x
-
-
-def split_labels(x: Floats, labels: Ints, n_cells: int, rng: np.random.RandomState) -> Ints:
-    """Cut the cell with most landmarks in two by k-means until there are enough cells."""
-    labels = np.unique(labels, return_inverse=True)[1]
-    while (n_now := labels.max() + 1) < n_cells:
-        sizes = [len(np.unique(x[labels == c], axis=0)) for c in range(n_now)]
-        rows = np.flatnonzero(labels == int(np.argmax(sizes)))
-        shift, scale = standardisation(x[rows])
-        half = KMeans(2, n_init=3, random_state=rng).fit_predict((x[rows] - shift) / scale)
-        labels[rows[half == 1]] = n_now
-    return labels
-
-
-def _split_rule(x: Floats, labels: Ints, n_cells: int, rng: np.random.RandomState) -> Rule:
-    """Rule for labels that no embedding describes: discriminant if it serves, else Voronoi."""
-    rule = discriminant_rule(x, labels, n_cells, rng)
-    if rule is not None and len(np.unique(rule.predict(x))) == n_cells:
-        return rule
-    shift, scale = standardisation(x)
-    y = (x - shift) / scale
-    centres = np.array([y[labels == c].mean(axis=0) for c in range(n_cells)])
-    voronoi = VoronoiRule(shift, scale, centres, np.arange(n_cells))
-    if len(np.unique(voronoi.predict(x))) == n_cells:
-        return voronoi
-    # Every landmark its own centre: always reproduces the labels.
-    return VoronoiRule(shift, scale, y, labels)
+    partition.validate()

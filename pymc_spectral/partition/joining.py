@@ -16,14 +16,36 @@ from scipy.spatial.distance import cdist
 from scipy.special import logsumexp
 from sklearn.neighbors import NearestNeighbors
 
-from pymc_spectral.partition.rules import Floats, Ints
+from pymc_spectral.partition.cell_rules import Floats, Ints
+from pymc_spectral.partition.spectrum import standardization
 
-__all__ = ["Joined", "LogDensity", "join_segments", "kernel_log_density", "split_along_directions"]
+__all__ = [
+    "Joined",
+    "LogDensity",
+    "join_segments",
+    "kernel_log_density",
+    "lowest_between",
+    "representative",
+    "split_along_directions",
+]
 
 LogDensity = Callable[[Floats], Floats]
 
-# Points tried on the straight path between two segments.
+# Points tried on the straight path between two segments. Heuristic: a valley as wide as a twentieth
+# of the path is met, and the points of all pairs of `MAX_SEGMENTS` segments are still few.
 PATH_POINTS = 15
+# Pairs of segments whose paths are evaluated in one call: bounds the array of points.
+PAIRS_AT_ONCE = 256
+# Stands for a log density of -inf or NaN, so that differences stay defined.
+VERY_LOW = -1e300
+# Neighbor whose distance sets the bandwidth of the kernel estimate: the square root of the number
+# of rows, as Loftsgaarden and Quesenberry (1965) advise, and at least this one.
+MIN_BANDWIDTH_NEIGHBOR = 10
+# Floor of the bandwidth, in medians: a tight knot of draws must not become a peak of its own.
+# Heuristic, the same as that of the affinity.
+BANDWIDTH_FLOOR = 0.05
+# Principal directions looked along beside the coordinates. Heuristic: modes differ in few.
+PRINCIPAL_DIRECTIONS = 5
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,14 +61,25 @@ class Joined:
 
 
 def kernel_log_density(x: Floats) -> LogDensity:
-    """Log of a kernel density estimate whose bandwidth follows the neighbours' distance."""
+    """Return the log of a kernel density estimate whose bandwidth follows the neighbors' distance.
+
+    Parameters
+    ----------
+    x : array (n, d)
+        Draws, at least two of them distinct. Repeated rows count once.
+
+    Returns
+    -------
+    callable
+        Log density of an (m, d) array of points, up to a constant.
+    """
     x = np.unique(x, axis=0)
-    scale = np.where(x.std(axis=0) > 0, x.std(axis=0), 1.0)
+    scale = standardization(x)[1]
     y = x / scale
     d = x.shape[1]
-    k = min(max(10, int(np.sqrt(len(x)))), len(x) - 1)
+    k = min(max(MIN_BANDWIDTH_NEIGHBOR, int(np.sqrt(len(x)))), len(x) - 1)
     distance = NearestNeighbors(n_neighbors=k + 1).fit(y).kneighbors(y)[0][:, k]
-    distance = np.maximum(distance, 0.05 * np.median(distance))
+    distance = np.maximum(distance, BANDWIDTH_FLOOR * np.median(distance))
     distance = np.where(distance > 0, distance, 1.0)
 
     def density(points: Floats) -> Floats:
@@ -56,42 +89,111 @@ def kernel_log_density(x: Floats) -> LogDensity:
     return density
 
 
+# ---------------------------------------------------------------- points and paths
+
+
+def finite(values: Floats) -> Floats:
+    """Replace what is not finite by a very low number, so that differences stay defined."""
+    return np.where(np.isfinite(values), values, VERY_LOW)
+
+
+def representative(rows: Floats, logp: LogDensity, *, n_tried: int) -> tuple[Floats, float]:
+    """Return the point that stands for some rows, and its log density.
+
+    The mean of all rows or the best of a few of them, as :func:`representatives` does it for many
+    groups at once.
+
+    Parameters
+    ----------
+    rows : array (n, d)
+    logp : callable
+        Log density of an (m, d) array of points; a point where it is not finite stands for nothing
+        unless all are so.
+    n_tried : int
+        At most so many rows, evenly spaced, are tried.
+    """
+    few = rows[np.linspace(0, len(rows) - 1, min(len(rows), n_tried)).astype(int)]
+    candidates = np.vstack([rows.mean(axis=0), few])
+    points, heights = _highest(candidates, np.zeros(len(candidates), dtype=np.int64), logp)
+    return points[0], float(heights[0])
+
+
 def representatives(x: Floats, segment: Ints, logp: LogDensity) -> tuple[Floats, Floats]:
-    """Point that stands for each segment, and its log density.
+    """Return the point that stands for each segment, and its log density.
 
     The best of the segment's rows and of its mean: in many dimensions every draw is far below
     its peak, and the mean is the better guess of it; where a segment is curved the mean may lie
     outside, and a draw stands in.
+
+    Parameters
+    ----------
+    x : array (n, d)
+    segment : array (n,)
+        Segment of each row, all numbers from 0 on used.
+    logp : callable
+        Log density of an (m, d) array of points.
+
+    Returns
+    -------
+    points : array (n_segments, d)
+    heights : array (n_segments,)
     """
     n_segments = int(segment.max()) + 1
     means = np.array([x[segment == s].mean(axis=0) for s in range(n_segments)])
-    candidates = np.vstack([x, means])
+    # One call for all candidates: a compiled density is fastest on many points.
     member = np.concatenate([segment, np.arange(n_segments)])
+    return _highest(np.vstack([x, means]), member, logp)
+
+
+def _highest(candidates: Floats, group: Ints, logp: LogDensity) -> tuple[Floats, Floats]:
+    """Return the candidate of each group with the highest log density, the first of equals."""
     values = finite(logp(candidates))
-    best = np.array(
-        [(rows := np.flatnonzero(member == s))[np.argmax(values[rows])] for s in range(n_segments)]
-    )
+    best = []
+    for g in range(int(group.max()) + 1):
+        rows = np.flatnonzero(group == g)
+        best.append(rows[np.argmax(values[rows])])
     return candidates[best], values[best]
 
 
-def finite(values: Floats) -> Floats:
-    """Replace -inf and NaN by a very low number, so that differences stay defined."""
-    return np.where(np.isfinite(values), values, -1e300)
+def lowest_between(
+    starts: Floats, ends: Floats, logp: LogDensity, n_points: int = PATH_POINTS
+) -> Floats:
+    """Return the lowest log density on the straight path between points, the ends left out.
+
+    Parameters
+    ----------
+    starts, ends : array (m, d)
+        Ends of m paths.
+    logp : callable
+        Log density of a (k, d) array of points. -inf and NaN count as very low; +inf says that
+        nothing is known there, because the point is outside of what is looked at, say.
+    n_points : int
+        Points tried on each path, evenly spaced.
+
+    Returns
+    -------
+    array (m,)
+        +inf for a path of which nothing is known.
+    """
+    steps = np.linspace(0, 1, n_points + 2)[1:-1]
+    path = starts[:, None, :] + steps[None, :, None] * (ends - starts)[:, None, :]
+    values = np.asarray(logp(path.reshape(-1, starts.shape[1]))).reshape(len(starts), n_points)
+    return np.where(values == np.inf, np.inf, finite(values)).min(axis=1)
 
 
 def saddles(points: Floats, heights: Floats, logp: LogDensity) -> Floats:
-    """Lowest log density on the straight path between every two points."""
+    """Return the lowest log density on the path between every two points, (n, n), -inf inside."""
     n = len(points)
     first, second = np.triu_indices(n, 1)
-    steps = np.linspace(0, 1, PATH_POINTS + 2)[1:-1]
     out = np.full((n, n), -np.inf)
-    for block in np.array_split(np.arange(len(first)), max(1, len(first) // 256)):
-        a, b = points[first[block]], points[second[block]]
-        path = a[:, None, :] + steps[None, :, None] * (b - a)[:, None, :]
-        values = finite(logp(path.reshape(-1, points.shape[1]))).reshape(len(block), -1)
-        ends = np.minimum(heights[first[block]], heights[second[block]])
-        out[first[block], second[block]] = np.minimum(values.min(axis=1), ends)
+    for block in np.array_split(np.arange(len(first)), max(1, len(first) // PAIRS_AT_ONCE)):
+        a, b = first[block], second[block]
+        lowest = lowest_between(points[a], points[b], logp)
+        out[a, b] = np.minimum(lowest, np.minimum(heights[a], heights[b]))
     return np.maximum(out, out.T)
+
+
+# ---------------------------------------------------------------- joining and splitting
 
 
 def join_segments(
@@ -132,8 +234,7 @@ def join_segments(
     edges = [(first[e], second[e], saddle[first[e], second[e]]) for e in order]
     sizes = np.bincount(segment, minlength=n_segments)
 
-    prominences = _merge(heights, edges, np.inf, sizes, 0)[1]
-    prominences = np.sort(prominences)[::-1]
+    prominences = np.sort(_merge(heights, edges, np.inf, sizes, 0)[1])[::-1]
     depth = valley
     floor = min_size
     if n_cells is not None:
@@ -142,10 +243,14 @@ def join_segments(
             # More modes than cells asked for: keep the n_cells - 1 most prominent further peaks.
             depth = np.nextafter(prominences[n_cells - 1], np.inf)
     owner = _merge(heights, edges, depth, sizes, floor)[0]
-    # Number cells from the highest peak down, so that numbering does not follow k-means.
+    return Joined(_numbered_by_height(owner, heights), prominences)
+
+
+def _numbered_by_height(owner: Ints, heights: Floats) -> Ints:
+    """Give cells numbers from the highest peak down, so that numbering does not follow k-means."""
     peaks = {c: heights[owner == c].max() for c in np.unique(owner)}
     rank = {c: r for r, c in enumerate(sorted(peaks, key=lambda c: -peaks[c]))}
-    return Joined(np.array([rank[c] for c in owner], dtype=np.int64), prominences)
+    return np.array([rank[c] for c in owner], dtype=np.int64)
 
 
 def _merge(
@@ -176,7 +281,7 @@ def split_along_directions(
 ) -> Ints:
     """Cut cells in two where a valley crosses a coordinate or a principal direction.
 
-    In many dimensions two modes that differ in one coordinate only are near neighbours in the
+    In many dimensions two modes that differ in one coordinate only are near neighbors in the
     rest, and no spectrum sees them. Along the coordinate itself they are plain: the two sides of
     its best cut, averaged over everything else, have a valley between them.
 
@@ -214,32 +319,41 @@ def split_along_directions(
 def _deepest_cut(
     x: Floats, heights: Floats, logp: LogDensity, valley: float, min_size: int
 ) -> NDArray[np.bool_] | None:
-    """Rows on the far side of the cut with the deepest valley, or None if none is deep enough."""
-    n, d = x.shape
-    scale = np.where(x.std(axis=0) > 0, x.std(axis=0), 1.0)
-    y = (x - x.mean(axis=0)) / scale
-    principal = np.linalg.svd(y, full_matrices=False)[2][: min(5, d)]
-    sides, ends = [], []
-    for projection in (*y.T, *(y @ principal.T).T):
-        order = np.argsort(projection, kind="stable")
-        total = np.cumsum(projection[order])
-        below = np.arange(1, n)
-        # Between-class variance of every cut (Otsu's criterion); projections have mean zero.
-        between = total[:-1] ** 2 / (below * (n - below))
-        between[: min_size - 1] = between[n - min_size :] = -1.0
-        side = np.zeros(n, dtype=bool)
-        side[order[int(np.argmax(between)) + 1 :]] = True
-        sides.append(side)
-        ends.append([x[~side].mean(axis=0), x[side].mean(axis=0)])
-    points = np.array(ends)  # (cuts, 2, d)
+    """Return the far side of the cut with the deepest valley, or None if none is deep enough."""
+    d = x.shape[1]
+    shift, scale = standardization(x)
+    y = (x - shift) / scale
+    principal = np.linalg.svd(y, full_matrices=False)[2][: min(PRINCIPAL_DIRECTIONS, d)]
+    sides = [_best_cut(along, min_size) for along in (*y.T, *(y @ principal.T).T)]
+    # The means of the two sides of each cut, (cuts, 2, d).
+    points = np.array([[x[~side].mean(axis=0), x[side].mean(axis=0)] for side in sides])
     tops = finite(logp(points.reshape(-1, d))).reshape(-1, 2)
     # The mean of a curved side may lie off its mass, and any path from there shows a valley. Only
     # means at least as high as the typical row are to be trusted.
     typical = np.array([[np.median(heights[~side]), np.median(heights[side])] for side in sides])
     trusted = np.all(tops >= typical, axis=1)
-    steps = np.linspace(0, 1, PATH_POINTS + 2)[1:-1]
-    path = points[:, :1] + steps[None, :, None] * (points[:, 1:] - points[:, :1])
-    lowest = finite(logp(path.reshape(-1, d))).reshape(len(sides), -1).min(axis=1)
+    lowest = lowest_between(points[:, 0], points[:, 1], logp)
     depth = np.where(trusted, tops.min(axis=1) - lowest, -np.inf)
     deepest = int(np.argmax(depth))
     return sides[deepest] if depth[deepest] >= valley else None
+
+
+def _best_cut(projection: Floats, min_size: int) -> NDArray[np.bool_]:
+    """Return the far side of the cut with the largest variance between classes (Otsu 1979).
+
+    Parameters
+    ----------
+    projection : array (n,)
+        Rows along one direction, of mean zero.
+    min_size : int
+        Rows that each side must have.
+    """
+    n = len(projection)
+    order = np.argsort(projection, kind="stable")
+    total = np.cumsum(projection[order])
+    below = np.arange(1, n)
+    between = total[:-1] ** 2 / (below * (n - below))
+    between[: min_size - 1] = between[n - min_size :] = -1.0
+    side = np.zeros(n, dtype=bool)
+    side[order[int(np.argmax(between)) + 1 :]] = True
+    return side

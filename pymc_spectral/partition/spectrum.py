@@ -10,29 +10,47 @@ from scipy.linalg import eigh
 from scipy.spatial.distance import cdist
 from sklearn.cluster import KMeans
 
-from pymc_spectral.partition.rules import Floats, Ints, NystromRule
+from pymc_spectral.partition.cell_rules import Floats, Ints, NystromRule
 
 __all__ = [
+    "KMEANS_STARTS",
     "Affinity",
     "Embedding",
     "choose_landmarks",
     "leading_eigenpairs",
     "nystrom_rule",
     "spectral_embedding",
-    "standardisation",
+    "standardization",
 ]
 
 Affinity = Literal["self-tuning", "gaussian"]
 
-# Beyond this many local scales from every landmark, the nearest landmark decides.
+# Beyond this many local scales from every landmark, the nearest landmark decides. Heuristic: there
+# all affinities are below exp(-9), and the extension is a ratio of tiny numbers.
 FAR = 3.0
+# A coordinate whose standard deviation is below this share of its largest value is constant, its
+# spread being rounding: some thousands of the spacing of double precision.
+CONSTANT = 1e-12
+# Groups of k-means among which landmarks are shared out, and the k-means steps spent on them.
+# Heuristic: more groups than modes, and their exact boundaries do not matter.
+LANDMARK_GROUPS = 50
+LANDMARK_STEPS = 20
+# Floor of the local scale, in medians: a tight knot of draws must not become a cell of its own.
+# Heuristic: modes twenty times narrower than the typical one are still told apart.
+SCALE_FLOOR = 0.05
+# Eigenvalues below this are rounding: dividing by them would only amplify it.
+RANK_EIGENVALUE = 1e-8
+# Rows of the embedding that agree to so many digits are one point for k-means.
+EMBEDDING_DIGITS = 9
+# Starts of k-means on the embedding, scikit-learn's own default before 1.4.
+KMEANS_STARTS = 10
 
 
-def standardisation(x: Floats) -> tuple[Floats, Floats]:
-    """Mean and scale of each coordinate; a constant coordinate keeps scale 1."""
+def standardization(x: Floats) -> tuple[Floats, Floats]:
+    """Return the mean and the standard deviation of each column, 1 where it is constant."""
     shift = x.mean(axis=0)
     scale = x.std(axis=0)
-    tiny = 1e-12 * np.abs(x).max(axis=0)
+    tiny = CONSTANT * np.abs(x).max(axis=0)
     return shift, np.where(scale > tiny, scale, 1.0)
 
 
@@ -46,9 +64,9 @@ def choose_landmarks(x: Floats, n_landmarks: int, rng: np.random.RandomState) ->
     rows = np.sort(np.unique(x, axis=0, return_index=True)[1])
     if len(rows) <= n_landmarks:
         return rows
-    shift, scale = standardisation(x)
-    n_groups = min(50, n_landmarks)
-    means = KMeans(n_groups, n_init=1, max_iter=20, random_state=rng)
+    shift, scale = standardization(x)
+    n_groups = min(LANDMARK_GROUPS, n_landmarks)
+    means = KMeans(n_groups, n_init=1, max_iter=LANDMARK_STEPS, random_state=rng)
     groups = means.fit_predict((x[rows] - shift) / scale)
     order = rng.permutation(len(rows))
     rank = np.empty(len(rows))  # position of each row within its group, in random order
@@ -75,10 +93,10 @@ class Embedding:
     whiten: Floats
     coordinates: Floats
     local_scale: Floats
-    n_neighbours: int
+    n_neighbors: int
 
     def rows(self, n_vectors: int) -> Floats:
-        """Row-normalised leading eigenvectors: the points that k-means clusters."""
+        """Return the row-normalized leading eigenvectors: the points that k-means clusters."""
         z = self.eigenvectors[:, :n_vectors]
         return z / np.linalg.norm(z, axis=1, keepdims=True)
 
@@ -95,31 +113,39 @@ def leading_eigenpairs(matrix: Floats, k: int) -> tuple[Floats, Floats]:
 
 
 def spectral_embedding(
-    x: Floats, *, affinity: Affinity, Q: Floats | None, n_neighbours: int, n_vectors: int
+    x: Floats, *, affinity: Affinity, Q: Floats | None, n_neighbors: int, n_vectors: int
 ) -> Embedding:
-    """Embed landmarks by the leading eigenvectors of their normalised affinity."""
+    """Embed landmarks by the leading eigenvectors of their normalized affinity.
+
+    Parameters
+    ----------
+    x : array (N, d)
+    affinity, Q, n_neighbors
+        As in :class:`pymc_spectral.SpectralPartition`, `Q` as a matrix.
+    n_vectors : int
+        At most so many eigenvectors are computed.
+    """
     n, d = x.shape
     if affinity == "gaussian":
         assert Q is not None
         # The paper's Q is the proposal's density, exp(-|L^-1 (x - y)|^2 / 2) with L L' = Q.
         shift, whiten = np.zeros(d), np.linalg.inv(np.linalg.cholesky(Q)).T
     else:
-        shift, scale = standardisation(x)
+        shift, scale = standardization(x)
         whiten = np.diag(1 / scale)
     y = (x - shift) @ whiten
     squared = cdist(y, y, "sqeuclidean")
     if affinity == "gaussian":
         k, local = 0, np.full(n, np.sqrt(2.0))
     else:
-        k = min(n_neighbours, n - 1)
+        k = min(n_neighbors, n - 1)
         local = np.sqrt(np.partition(squared, k, axis=1)[:, k])
-        # Floor of the bandwidth: a tight knot of draws must not become a cell of its own.
-        local = np.maximum(local, 0.05 * np.median(local))
+        local = np.maximum(local, SCALE_FLOOR * np.median(local))
         local = np.where(local > 0, local, 1.0)
     weights = np.exp(-squared / np.outer(local, local))
     degree = weights.sum(axis=1)
-    normalised = weights / np.sqrt(np.outer(degree, degree))
-    values, vectors = leading_eigenpairs(normalised, min(n_vectors, n))
+    normalized = weights / np.sqrt(np.outer(degree, degree))
+    values, vectors = leading_eigenpairs(normalized, min(n_vectors, n))
     return Embedding(
         eigenvalues=values,
         eigenvectors=vectors,
@@ -128,26 +154,25 @@ def spectral_embedding(
         whiten=whiten,
         coordinates=y,
         local_scale=local,
-        n_neighbours=k,
+        n_neighbors=k,
     )
 
 
 def nystrom_rule(embedding: Embedding, n_segments: int, rng: np.random.RandomState) -> NystromRule:
     """Cluster the embedding by k-means into segments; every segment is its own cell for now."""
-    # Beyond the numerical rank, dividing by the eigenvalue would only amplify rounding.
-    n_vectors = max(1, min(n_segments, int(np.sum(embedding.eigenvalues > 1e-8))))
+    n_vectors = max(1, min(n_segments, int(np.sum(embedding.eigenvalues > RANK_EIGENVALUE))))
     z = embedding.rows(n_vectors)
-    n_segments = min(n_segments, len(np.unique(z.round(9), axis=0)))
-    means = KMeans(n_segments, n_init=10, random_state=rng).fit(z)
+    n_segments = min(n_segments, len(np.unique(z.round(EMBEDDING_DIGITS), axis=0)))
+    means = KMeans(n_segments, n_init=KMEANS_STARTS, random_state=rng).fit(z)
     return NystromRule(
         shift=embedding.shift,
         whiten=embedding.whiten,
         landmarks=embedding.coordinates,
         local_scale=embedding.local_scale,
-        n_neighbours=embedding.n_neighbours,
+        n_neighbors=embedding.n_neighbors,
         half_log_degree=0.5 * np.log(embedding.degree),
         vectors=embedding.eigenvectors[:, :n_vectors] / embedding.eigenvalues[:n_vectors],
-        centres=means.cluster_centers_,
+        centers=means.cluster_centers_,
         owner=np.arange(n_segments),
         landmark_segment=means.labels_.astype(np.int64),
         far=FAR,

@@ -1,1 +1,1 @@
-"""Pictures of a result."""
+"""Pictures of a result, one module for each public function."""

@@ -13,21 +13,23 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from pymc_spectral._autocorrelation import bulk_ess, rank_rhat
-from pymc_spectral._groups import close_groups, columns_of, open_groups, stat_values
+from pymc_spectral._chunks import slices
+from pymc_spectral._inference_data import close_groups, columns_of, open_groups, stat_values
 from pymc_spectral._version import __version__
 from pymc_spectral.bridge.estimate import BridgeError, BridgeKind
-from pymc_spectral.bridge.weights import BRIDGE_STATS, Weighing, weigh
-from pymc_spectral.result.means import stratified_mean
-from pymc_spectral.result.rows import choose_rows, run_length
+from pymc_spectral.bridge.weights import BRIDGE_STATS, WEIGHING_STATS, Weighing, weigh
+from pymc_spectral.result.cell_statistics import cells_group
+from pymc_spectral.result.equal_weight_rows import choose_rows, run_length
+from pymc_spectral.result.means import CONSTANT, stratified_mean, weighted_mean
 
-__all__ = ["reweight"]
+__all__ = ["reweight", "reweighted", "weighed_groups"]
 
 _log = logging.getLogger(__name__)
 
-# Stats about the weighing of one draw: without meaning for a row of the reweighted posterior.
-_DROPPED_STATS = (*BRIDGE_STATS, "proposal_fit", "nan_logp")
-
+# The energy's statistics (BFMI) compare a draw with the one before it; a row repeats the one before
+# it or comes from elsewhere, and a healthy result would be reported as a poor one.
+DROPPED_STATS = (*WEIGHING_STATS, "energy")
+"""Stats without meaning for a row of the reweighted posterior; the chains as they ran keep them."""
 
 # Columns handled together: bounds memory for models with thousands of Deterministics.
 _CHUNK = 256
@@ -73,35 +75,42 @@ def reweight(
         long run is not lost.
     """
     groups = open_groups(idata)
-    again = "cell_posterior" in groups and "cell_sample_stats" in groups
+    try:
+        found = reweighted(groups, bridge=bridge, random_seed=random_seed, n_cells=n_cells)
+    except BridgeError as error:
+        error.idata = idata
+        raise
+    return close_groups(found, like=idata)
+
+
+def weighed_groups(idata: Any) -> dict[str, xr.Dataset]:
+    """Open a result, and weigh its chains if nobody has."""
+    groups = open_groups(idata)
+    return groups if "cells" in groups else reweighted(groups)
+
+
+def reweighted(
+    groups: dict[str, xr.Dataset],
+    *,
+    bridge: BridgeKind | None = None,
+    random_seed: int | None = None,
+    n_cells: int | None = None,
+) -> dict[str, xr.Dataset]:
+    """Do the work of :func:`reweight` on the groups of a result that is open."""
     chains, stats = _source(groups)
+    again = chains is not groups.get("posterior")
     previous = groups["cells"].attrs if again and "cells" in groups else {}
     kind: BridgeKind = bridge or previous.get("bridge", "optimal")
     seed = int(previous.get("random_seed", 0) if random_seed is None else random_seed)
     if n_cells is None and again and "cells" in groups:
         n_cells = groups["cells"].sizes["cell"]
-    try:
-        weighing = weigh(stats, kind, n_cells)
-    except BridgeError as error:
-        error.idata = idata
-        raise
+    weighing = weigh(stats, kind, n_cells)
     _, columns = columns_of(chains)
-    weights = weighing.weights
-    total = chains.sizes["chain"] * chains.sizes["draw"]
-    inefficiency = _inefficiency(columns, weighing)
-    length = run_length(weights.weight, weights.weight_cov, total, inefficiency)
-    rows = choose_rows(
-        weights.weight,
-        weighing.cell_of_chain,
-        chains.sizes["draw"],
-        length,
-        np.random.default_rng(seed),
-    )
-
+    length, rows = _choose(columns, weighing, np.random.default_rng(seed))
     result = {
         "posterior": _take(chains, rows),
         "sample_stats": _row_stats(stats, rows),
-        "cells": _cells(columns, stats, weighing).assign_attrs(
+        "cells": cells_group(columns, stats, weighing).assign_attrs(
             bridge=kind,
             random_seed=seed,
             run_length=length,
@@ -112,24 +121,58 @@ def reweight(
         "cell_sample_stats": _saveable(stats),
     }
     for name, group in groups.items():
-        if name in result:
-            continue
-        if not _follows_rows(name, group, chains):
-            result[name] = group
-        elif not again:
-            result[name] = _take(group, rows)
-        else:
-            moved = _move(group, groups["sample_stats"], rows)
-            if moved is None:
-                _log.warning(
-                    "The group %s belongs to rows that the new weights no longer hold and was "
-                    "dropped; compute it again from the new posterior.",
-                    name,
-                )
-            else:
-                result[name] = moved
+        if name not in result:
+            old_stats = groups["sample_stats"] if again else None
+            kept = _carried(name, group, chains, old_stats, rows)
+            if kept is not None:
+                result[name] = kept
     order = [*(n for n in groups if n in result), *(n for n in result if n not in groups)]
-    return close_groups({name: result[name] for name in order}, like=idata)
+    return {name: result[name] for name in order}
+
+
+def _choose(
+    columns: np.ndarray, weighing: Weighing, rng: np.random.Generator
+) -> tuple[int, tuple[np.ndarray, np.ndarray]]:
+    """Return how many rows of a cell follow each other, and which draw stands in each row."""
+    weights = weighing.weights
+    chains, draws = columns.shape[:2]
+    inefficiency = _inefficiency(columns, weighing)
+    length = run_length(weights.weight, weights.weight_cov, chains * draws, inefficiency)
+    return length, choose_rows(weights.weight, weighing.cell_of_chain, draws, length, rng)
+
+
+def _carried(
+    name: str,
+    group: xr.Dataset,
+    chains: xr.Dataset,
+    old_stats: xr.Dataset | None,
+    rows: tuple[np.ndarray, np.ndarray],
+) -> xr.Dataset | None:
+    """Return a group that is not ours, in the order of the new rows; None if it must be dropped.
+
+    Parameters
+    ----------
+    name, group : str, Dataset
+        The group.
+    chains : Dataset
+        The chains as they ran.
+    old_stats : Dataset or None
+        ``sample_stats`` of the rows that the group belongs to; None where those are the chains.
+    rows : tuple of ndarray
+        Chain and draw of each new row.
+    """
+    if not _follows_rows(name, group, chains):
+        return group
+    if old_stats is None:
+        return _take(group, rows)
+    moved = _move(group, old_stats, rows)
+    if moved is None:
+        _log.warning(
+            "The group %s belongs to rows that the new weights no longer hold and was "
+            "dropped; compute it again from the new posterior.",
+            name,
+        )
+    return moved
 
 
 def _source(groups: dict[str, xr.Dataset]) -> tuple[xr.Dataset, xr.Dataset]:
@@ -160,13 +203,13 @@ def _source(groups: dict[str, xr.Dataset]) -> tuple[xr.Dataset, xr.Dataset]:
 def _inefficiency(columns: np.ndarray, weighing: Weighing) -> float:
     """Return the largest ``total * mcse ** 2 / sd ** 2`` of a mean among the parameters."""
     worst = 0.0
-    for k in range(0, columns.shape[2], _CHUNK):
-        x = columns[:, :, k : k + _CHUNK]
+    for part in slices(columns.shape[2], _CHUNK):
+        x = columns[:, :, part]
         mean, mcse = stratified_mean(x, weighing)
-        variance, _ = stratified_mean((x - mean) ** 2, weighing, mcse=False)
+        variance = weighted_mean((x - mean) ** 2, weighing)
         with np.errstate(divide="ignore", invalid="ignore"):
             ratio = mcse**2 / variance
-        ratio = ratio[np.isfinite(ratio) & (variance > 1e-20 * mean**2)]
+        ratio = ratio[np.isfinite(ratio) & (variance > CONSTANT * mean**2)]
         worst = max(worst, float(ratio.max(initial=0.0)))
     return worst * columns.shape[0] * columns.shape[1]
 
@@ -189,13 +232,13 @@ def _saveable(stats: xr.Dataset) -> xr.Dataset:
 
 def _row_stats(stats: xr.Dataset, rows: tuple[np.ndarray, np.ndarray]) -> xr.Dataset:
     """Return the stats of the reweighted rows: the kernel's, the cell, and where each came from."""
-    kept = _saveable(stats).drop_vars([n for n in _DROPPED_STATS if n in stats])
+    kept = _saveable(stats).drop_vars([n for n in DROPPED_STATS if n in stats])
     dims = ("chain", "draw")
     return _take(kept, rows).assign(source_chain=(dims, rows[0]), source_draw=(dims, rows[1]))
 
 
 def _follows_rows(name: str, group: xr.Dataset, chains: xr.Dataset) -> bool:
-    """Tell whether a group has one entry per posterior row, like log_likelihood."""
+    """Return whether a group has one entry per posterior row, as log_likelihood has."""
     if name.startswith(("warmup_", "cell_")) or (name.endswith("prior") and name != "log_prior"):
         return False
     if name in ("prior_predictive", "sample_stats_prior"):
@@ -219,56 +262,3 @@ def _move(
     if (wanted < 0).any():
         return None
     return _take(group, (wanted // draws, wanted % draws))
-
-
-def _cells(columns: np.ndarray, stats: xr.Dataset, weighing: Weighing) -> xr.Dataset:
-    """Build the group of weights and diagnostics by cell."""
-    weights, estimates = weighing.weights, weighing.estimates
-    cells = range(len(estimates))
-    diagnostics: dict[str, list[float]] = {"ess_bulk": [], "r_hat": []}
-    counts: dict[str, list[int]] = {"n_chains": [], "n_diverging": [], "n_nan_logp": []}
-    hits: list[float] = []
-    for cell in cells:
-        mine = np.flatnonzero(weighing.cell_of_chain == cell)
-        draws = columns[mine]
-        diagnostics["ess_bulk"].append(_extreme(bulk_ess(draws), np.nanmin))
-        diagnostics["r_hat"].append(_extreme(rank_rhat(draws), np.nanmax))
-        counts["n_chains"].append(mine.size)
-        counts["n_diverging"].append(int(_count(stats, "diverging", mine)))
-        counts["n_nan_logp"].append(int(_count(stats, "nan_logp", mine)))
-        hits.append(_count(stats, "boundary_hit", mine) / (mine.size * columns.shape[1]))
-    by_cell: dict[str, Any] = {
-        "weight": weights.weight,
-        "weight_mcse": weights.weight_mcse,
-        "log_evidence": weights.log_evidence,
-        "log_evidence_mcse": weights.log_evidence_mcse,
-        **diagnostics,
-        "boundary_hit_rate": hits,
-        **counts,
-        "n_draws": [e.influence_draw.size for e in estimates],
-        "share_inside": [e.share_inside for e in estimates],
-        "bridge_ess": [e.ess for e in estimates],
-        "pareto_k": [e.pareto_k for e in estimates],
-        "discrepancy": [e.discrepancy for e in estimates],
-        "bridge_converged": [e.converged for e in estimates],
-    }
-    data: dict[str, Any] = {name: ("cell", np.asarray(v)) for name, v in by_cell.items()}
-    data["weight_cov"] = (("cell", "cell_bis"), weights.weight_cov)
-    data["log_marginal_likelihood"] = weights.log_marginal_likelihood
-    data["log_marginal_likelihood_mcse"] = weights.log_marginal_likelihood_mcse
-    index = np.arange(len(estimates))
-    return xr.Dataset(
-        data,
-        coords={"cell": index, "cell_bis": index},
-    )
-
-
-def _count(stats: xr.Dataset, name: str, mine: np.ndarray) -> float:
-    """Sum a stat over some chains; 0 when the kernel does not report it."""
-    return float(stats[name].isel(chain=mine).sum()) if name in stats else 0.0
-
-
-def _extreme(values: np.ndarray, reduce: Any) -> float:
-    """Reduce the finite values, NaN when there is none."""
-    values = values[~np.isnan(values)]
-    return float(reduce(values)) if values.size else float("nan")

@@ -1,8 +1,8 @@
 """Posterior means, spreads and intervals with errors that know the cells are strata.
 
 The equal-weight rows of ``posterior`` hide that each cell had its own chain, so ArviZ's standard
-errors of them are cautious. Here every draw counts with its cell's weight, the bridge's fresh
-points count beside the draws, and the error is that of this very estimate.
+errors of them are cautious. Here every draw counts with its cell's weight, the bridge's
+proposed points count beside the draws, and the error is that of this very estimate.
 """
 
 from __future__ import annotations
@@ -15,10 +15,17 @@ import pandas as pd
 import xarray as xr
 
 from pymc_spectral._autocorrelation import rank_rhat
-from pymc_spectral._groups import choose_variables, columns_of, hdi_names, open_groups, stat_values
-from pymc_spectral.bridge.weights import Weighing, weigh
-from pymc_spectral.result.means import PooledMeans, pooled_means, stratified_mean
-from pymc_spectral.result.reweighting import reweight
+from pymc_spectral._chunks import fitting, slices
+from pymc_spectral._inference_data import choose_variables, columns_of, hdi_names
+from pymc_spectral.bridge.weights import Weighing, cell_of_chain, weigh
+from pymc_spectral.result.means import (
+    CONSTANT,
+    PooledMeans,
+    pooled_cell_means,
+    pooled_means,
+    stratified_mean,
+)
+from pymc_spectral.result.reweighting import weighed_groups
 
 __all__ = ["cell_summary", "summary"]
 
@@ -35,7 +42,7 @@ def summary(
     round_to: int | None = 3,
     pooled: bool = True,
 ) -> pd.DataFrame:
-    """Summarise the posterior like ``az.summary``, with stratified standard errors.
+    """Summarize the posterior like ``az.summary``, with stratified standard errors.
 
     Parameters
     ----------
@@ -48,8 +55,8 @@ def summary(
     round_to : int, optional
         Decimals; None does not round.
     pooled : bool
-        Let the bridge's fresh points, the group ``cell_fresh``, take part in means and sds, whose
-        errors they lower: by up to a third where chains mix well, by more where they are slow.
+        Let the bridge's proposed points, the group ``cell_fresh``, take part in means and sds. They
+        lower the errors: by up to a third where chains mix well, by more where they are slow.
         False, or a result without that group: draws alone, as in a cell whose chains disagree.
         Intervals and `r_hat` are always of the draws.
 
@@ -68,24 +75,25 @@ def summary(
     come from the same draws, so they are added draw by draw,
     ``u_t = (x_t - mu_i) + (mu_i - mu) a_t``
     with ``a_t`` the draw's influence on ``log c_i``, before the variance of the mean of u is
-    estimated with its autocorrelation; the fresh points of the bridge add
+    estimated with its autocorrelation; the proposed points of the bridge add
     ``(mu_i - mu)^2 Var_fresh(log c_i)``. The error of the sd follows likewise from ``(x - mu)^2``.
-    With fresh points, mean and error are those of :mod:`pymc_spectral.result.means`.
+    With proposed points, mean and error are those of :mod:`pymc_spectral.result.means`.
     """
     if not 0 < hdi_prob < 1:
         raise ValueError(f"hdi_prob={hdi_prob} must lie between 0 and 1, e.g. 0.94.")
-    groups = open_groups(idata)
-    if "cells" not in groups:
-        groups = open_groups(reweight(idata))
+    groups = weighed_groups(idata)
     weighing = weigh(groups["cell_sample_stats"], groups["cells"].attrs["bridge"])
     chosen = choose_variables(groups["cell_posterior"], var_names)
     names, values = columns_of(groups["cell_posterior"], chosen)
-    fresh = _fresh_columns(groups, chosen, names) if pooled else None
+    proposed = _proposed_columns(groups, chosen, names) if pooled else None
     low, high = hdi_names(hdi_prob)
     columns = ["mean", "sd", low, high, "mcse_mean", "mcse_sd", "ess_mean", "r_hat"]
     parts = [
-        _summarise(
-            values[:, :, part], None if fresh is None else fresh[:, :, part], weighing, hdi_prob
+        _summarize(
+            values[:, :, part],
+            None if proposed is None else proposed[:, :, part],
+            weighing,
+            hdi_prob,
         )
         for part in _parts(values)
     ]
@@ -115,7 +123,7 @@ def cell_summary(
     round_to : int, optional
         Decimals. Default: no rounding.
     pooled : bool
-        Let the bridge's fresh points take part in the means, as in :func:`summary`.
+        Let the bridge's proposed points take part in the means, as in :func:`summary`.
 
     Returns
     -------
@@ -125,9 +133,7 @@ def cell_summary(
         chains, each split in two), ``boundary_hit_rate``, ``chains``, then the mean of each
         parameter.
     """
-    groups = open_groups(idata)
-    if "cells" not in groups:
-        groups = open_groups(reweight(idata))
+    groups = weighed_groups(idata)
     cells = groups["cells"]
     shown = {
         "weight": "weight",
@@ -142,17 +148,17 @@ def cell_summary(
     table = pd.DataFrame({column: cells[name].values for column, name in shown.items()})
     chosen = choose_variables(groups["cell_posterior"], var_names)
     names, values = columns_of(groups["cell_posterior"], chosen)
-    fresh = _fresh_columns(groups, chosen, names) if pooled else None
-    if fresh is None:
-        own = stat_values(groups["cell_sample_stats"], "cell")[:, 0].astype(int)
+    proposed = _proposed_columns(groups, chosen, names) if pooled else None
+    if proposed is None:
+        own = cell_of_chain(groups["cell_sample_stats"])
         means = np.array([values[own == cell].mean(axis=(0, 1)) for cell in cells["cell"].values])
     else:
         weighing = weigh(groups["cell_sample_stats"], cells.attrs["bridge"])
         parts = [
-            pooled_means(values[:, :, part], fresh[:, :, part], weighing, mcse=False)
+            pooled_cell_means(values[:, :, part], proposed[:, :, part], weighing)
             for part in _parts(values) or [slice(0)]
         ]
-        means = np.concatenate([part.cell_mean for part in parts], axis=1)
+        means = np.concatenate(parts, axis=1)
     table = pd.concat([table, pd.DataFrame(means, columns=names)], axis=1)
     table.index = pd.Index(cells["cell"].values, name="cell")
     return table if round_to is None else table.round(round_to)
@@ -160,14 +166,14 @@ def cell_summary(
 
 def _parts(values: np.ndarray) -> list[slice]:
     """Cut the columns of a (chains, draws, p) array into pieces of bounded size."""
-    step = max(1, _CHUNK // (values.shape[0] * values.shape[1]))
-    return [slice(k, k + step) for k in range(0, values.shape[2], step)]
+    size = fitting(_CHUNK, values.shape[0] * values.shape[1])
+    return list(slices(values.shape[2], size))
 
 
-def _fresh_columns(
+def _proposed_columns(
     groups: dict[str, xr.Dataset], chosen: list[str], names: list[str]
 ) -> np.ndarray | None:
-    """Values at the fresh points, in the columns of the draws; None if they were not kept.
+    """Values at the proposed points, in the columns of the draws; None if they were not kept.
 
     A variable that was added to the draws afterwards is not known there: its columns are infinite,
     for which the draws alone are used.
@@ -175,30 +181,30 @@ def _fresh_columns(
     if "cell_fresh" not in groups:
         return None
     group = groups["cell_fresh"]
-    found, fresh = columns_of(group, [name for name in chosen if name in group])
+    found, proposed = columns_of(group, [name for name in chosen if name in group])
     if found == names:
-        return fresh
+        return proposed
     place = {name: k for k, name in enumerate(found)}
-    columns = np.full((*fresh.shape[:2], len(names)), np.inf)
+    columns = np.full((*proposed.shape[:2], len(names)), np.inf)
     for k, name in enumerate(names):
         if name in place:
-            columns[:, :, k] = fresh[:, :, place[name]]
+            columns[:, :, k] = proposed[:, :, place[name]]
     return columns
 
 
-def _summarise(
-    x: np.ndarray, fresh: np.ndarray | None, weighing: Weighing, hdi_prob: float
+def _summarize(
+    x: np.ndarray, proposed: np.ndarray | None, weighing: Weighing, hdi_prob: float
 ) -> np.ndarray:
     """Return the summary's columns for (chains, draws, p) draws, one row per parameter."""
-    mean, mcse_mean = _mean(x, fresh, weighing)
-    squares = None if fresh is None else (fresh - mean) ** 2
+    mean, mcse_mean = _mean(x, proposed, weighing)
+    squares = None if proposed is None else (proposed - mean) ** 2
     variance, mcse_variance = _mean((x - mean) ** 2, squares, weighing)
     sd = np.sqrt(variance)
     cells = weighing.cell_of_chain
     with np.errstate(divide="ignore", invalid="ignore"):
         mcse_sd = np.where(sd > 0, mcse_variance / (2 * sd), 0.0)
         # Rounding alone gives a constant a spread, of which there are no draws to speak.
-        ess = np.where(variance > 1e-20 * mean**2, variance / mcse_mean**2, np.nan)
+        ess = np.where(variance > CONSTANT * mean**2, variance / mcse_mean**2, np.nan)
     r_hat = np.array([rank_rhat(x[cells == cell]) for cell in range(cells.max() + 1)])
     worst = np.full(x.shape[2], np.nan)
     seen = ~np.isnan(r_hat).all(axis=0)
@@ -209,12 +215,12 @@ def _summarise(
 
 
 def _mean(
-    x: np.ndarray, fresh: np.ndarray | None, weighing: Weighing
+    x: np.ndarray, proposed: np.ndarray | None, weighing: Weighing
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return means and their errors, from fresh points too where there are some."""
-    if fresh is None:
+    """Return means and their errors, from proposed points too where there are some."""
+    if proposed is None:
         return stratified_mean(x, weighing)
-    found: PooledMeans = pooled_means(x, fresh, weighing)
+    found: PooledMeans = pooled_means(x, proposed, weighing)
     return found.mean, found.mcse
 
 

@@ -52,7 +52,7 @@ def docs_pair(n: int = 4) -> Target:
         # The box cuts the mixture fifteen standard deviations out: a mass below 1e-49.
         sample=lambda rng, size: unconstrain(mixture.sample(rng, size)),
         classify=lambda z: mixture.classify(constrain(z)),
-        centres=unconstrain(mixture.means),
+        centers=unconstrain(mixture.means),
         weights=mixture.weights,
         mean=mixture.mean,
         variance=mixture.variance,
@@ -117,7 +117,7 @@ def arcs() -> Target:
         logp=logp,
         sample=sample,
         classify=classify,
-        centres=np.array([[-1.05, 0.0], [1.05, -1.0]]),
+        centers=np.array([[-1.05, 0.0], [1.05, -1.0]]),
         weights=np.array([0.5, 0.5]),
         mean=np.array([0.0, -0.5]),
         variance=np.array([mean_r2 * (0.5 + bend), mean_r2 * (0.5 - bend) + 0.25]),

@@ -33,7 +33,7 @@ _LABELS_SIGMA = 1.2  # known standard deviation within a class
 _LABELS_PRIOR = (20.0, 8.0)  # mean and standard deviation of the prior of each mean
 
 
-# From labels_quadrature: log evidence of one labelling, and mean and variance of the sorted means.
+# From labels_quadrature: log evidence of one labeling, and mean and variance of the sorted means.
 _LABELS_LOG_Z = {2: -111.621568254, 3: -202.215028038, 4: -301.429684479}
 
 
@@ -58,7 +58,7 @@ def _labels_data(n_components: int) -> FloatArray:
 
 
 def _labels_logp(y: FloatArray, means: FloatArray) -> FloatArray:
-    """Log posterior, not normalised, of (m, k) component means given the data y."""
+    """Log posterior, not normalized, of (m, k) component means given the data y."""
     location, scale = _LABELS_PRIOR
     standard = (means - location) / scale
     logp = (-0.5 * standard**2 - np.log(scale) - 0.5 * np.log(2 * np.pi)).sum(axis=1)
@@ -72,7 +72,7 @@ def _labels_logp(y: FloatArray, means: FloatArray) -> FloatArray:
 def labels_quadrature(
     n_components: int = 3, n_grid: int = 31, width: float = 9.0
 ) -> tuple[float, FloatArray, FloatArray]:
-    """Integrate the posterior of one labelling of :func:`labels` on a grid.
+    """Integrate the posterior of one labeling of :func:`labels` on a grid.
 
     The integrand is smooth and has died out at the edges, where the trapezoidal rule converges
     exponentially: halving the grid changes the answer by less than 1e-9.
@@ -89,15 +89,15 @@ def labels_quadrature(
     Returns
     -------
     log_z : float
-        Log evidence of one labelling.
+        Log evidence of one labeling.
     mean, variance : ndarray, shape (n_components,)
         Moments of the means in increasing order.
     """
     y = _labels_data(n_components)
-    centre, scale = _labels_normal(n_components)
+    center, scale = _labels_normal(n_components)
     axis = np.linspace(-width, width, n_grid)
     grid = np.stack(np.meshgrid(*[axis] * n_components, indexing="ij"), axis=-1)
-    points = centre + scale * grid.reshape(-1, n_components)
+    points = center + scale * grid.reshape(-1, n_components)
     logp = np.concatenate(
         [_labels_logp(y, block) for block in np.array_split(points, 1 + len(points) // 20_000)]
     )
@@ -110,25 +110,25 @@ def labels_quadrature(
 
 @lru_cache
 def _labels_normal(n_components: int) -> tuple[FloatArray, FloatArray]:
-    """Approximate the posterior of one labelling by independent normals: modes and scales."""
+    """Approximate the posterior of one labeling by independent normals: modes and scales."""
     groups = LABELS_DATA[:n_components]
     location, spread = _LABELS_PRIOR
     precision = groups.shape[1] / _LABELS_SIGMA**2 + 1 / spread**2
-    centre = (groups.sum(axis=1) / _LABELS_SIGMA**2 + location / spread**2) / precision
-    return centre, np.full(n_components, precision**-0.5)
+    center = (groups.sum(axis=1) / _LABELS_SIGMA**2 + location / spread**2) / precision
+    return center, np.full(n_components, precision**-0.5)
 
 
 def labels(K: int = 3) -> Target:
     """K exchangeable means of a normal mixture on fixed data, label switching left in.
 
-    Would catch: labellings that are missed or merged, an evidence without its log K!, and a result
+    Would catch: labelings that are missed or merged, an evidence without its log K!, and a result
     whose draws are not exchangeable. The model has a proper prior and data, its likelihood is
     summed over the assignments, weights and standard deviation are known; only the means are free.
 
     Parameters
     ----------
     K : {2, 3, 4}
-        Number of components, and of year classes in the data; K! labellings, each of mass 1/K!.
+        Number of components, and of year classes in the data; K! labelings, each of mass 1/K!.
     """
     y = _labels_data(K)
     orders = list(permutations(range(K)))
@@ -145,7 +145,7 @@ def labels(K: int = 3) -> Target:
         return model
 
     def classify(points: FloatArray) -> IntArray:
-        # Rank of each coordinate: the labelling that puts the sorted means where they are.
+        # Rank of each coordinate: the labeling that puts the sorted means where they are.
         ranks = np.atleast_2d(points).argsort(axis=1).argsort(axis=1)
         return index_of_code[ranks @ base]
 
@@ -162,7 +162,7 @@ def labels(K: int = 3) -> Target:
         logp=lambda points: _labels_logp(y, np.atleast_2d(points)),
         sample=sample,
         classify=classify,
-        centres=sorted_mean[np.array(orders)],
+        centers=sorted_mean[np.array(orders)],
         weights=np.full(len(orders), 1 / len(orders)),
         mean=np.full(K, mean),
         variance=np.full(K, variance),
@@ -173,18 +173,18 @@ def labels(K: int = 3) -> Target:
 
 
 def _labels_sorted_draws(n_components: int, rng: np.random.Generator, n: int) -> FloatArray:
-    """Draw exactly from one labelling by rejection from independent Student distributions."""
+    """Draw exactly from one labeling by rejection from independent Student distributions."""
     y = _labels_data(n_components)
-    centre, scale = _labels_normal(n_components)
+    center, scale = _labels_normal(n_components)
     dof = 10
 
     def log_ratio(standard: FloatArray) -> FloatArray:
-        points = centre + scale * standard
+        points = center + scale * standard
         log_envelope = (-(dof + 1) / 2 * np.log1p(standard**2 / dof)).sum(axis=1)
         in_order = (np.diff(points, axis=1) > 0).all(axis=1)
         return np.where(in_order, _labels_logp(y, points), -np.inf) - log_envelope
 
-    # Tails of a Student are heavier than the posterior's, so the ratio peaks near the centre,
+    # Tails of a Student are heavier than the posterior's, so the ratio peaks near the center,
     # where a coarse search comes within the margin of 0.1 of its maximum.
     search = np.random.default_rng(0).uniform(-3, 3, size=(4000, n_components))
     log_bound = log_ratio(search).max() + 0.1
@@ -195,5 +195,5 @@ def _labels_sorted_draws(n_components: int, rng: np.random.Generator, n: int) ->
         if log_accept.max() > 0:
             raise RuntimeError(f"Envelope exceeded by {log_accept.max():.2g}: draws not exact.")
         accepted = np.log(rng.uniform(size=len(standard))) < log_accept
-        kept.append(centre + scale * standard[accepted])
+        kept.append(center + scale * standard[accepted])
     return np.concatenate(kept)[:n]

@@ -35,7 +35,7 @@ class NormalMixture:
 
     @property
     def log_constants(self) -> FloatArray:
-        """Log weight minus log normaliser of each component."""
+        """Log weight minus log normalizer of each component."""
         log_det = np.log(np.diagonal(self.cholesky, axis1=1, axis2=2)).sum(axis=1)
         return np.log(self.weights) - log_det - self.means.shape[1] / 2 * np.log(2 * np.pi)
 
@@ -96,7 +96,7 @@ class NormalMixture:
             logp=self.logp,
             sample=self.sample,
             classify=self.classify,
-            centres=self.means,
+            centers=self.means,
             weights=self.weights,
             mean=self.mean,
             variance=self.variance,

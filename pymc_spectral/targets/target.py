@@ -33,13 +33,13 @@ class Target:
     build : callable
         ``build()`` makes a fresh PyMC model.
     logp : callable
-        ``logp(points)``: (m, dim) to (m,). Written in NumPy apart from the model, normalised as
+        ``logp(points)``: (m, dim) to (m,). Written in NumPy apart from the model, normalized as
         the model is (Jacobians included), so that the two can check each other.
     sample : callable
         ``sample(rng, n)``: (n, dim) independent exact draws.
     classify : callable
         ``classify(points)``: (m, dim) to (m,), the index of the mode each point belongs to.
-    centres : ndarray, shape (n_modes, dim)
+    centers : ndarray, shape (n_modes, dim)
         A point well inside each mode.
     weights : ndarray, shape (n_modes,)
         Mass of each mode. Where modes overlap (``crossing``, ``pair1d`` with a wide s) this is the
@@ -62,7 +62,7 @@ class Target:
     logp: Callable[[FloatArray], FloatArray]
     sample: Callable[[np.random.Generator, int], FloatArray]
     classify: Callable[[FloatArray], IntArray]
-    centres: FloatArray
+    centers: FloatArray
     weights: FloatArray
     mean: FloatArray
     variance: FloatArray

@@ -1,25 +1,21 @@
 """Bridge sampling against masses known in closed form, and the honesty of its errors."""
 
-import dataclasses
-
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from scipy import stats
-from scipy.signal import lfilter
 from scipy.special import logsumexp
+from synthetic import ar1, chains_with_bridge_terms
 
-from pymc_spectral.bridge.estimate import BridgeError, _pareto_k, bridge_estimate, cell_weights
-from pymc_spectral.bridge.proposal import Proposal, fit_proposal
+from pymc_spectral.bridge.draws_by_fit import number_runs
+from pymc_spectral.bridge.estimate import BridgeError, bridge_estimate
+from pymc_spectral.bridge.pareto import pareto_k
+from pymc_spectral.bridge.proposal import Proposal
 
 KINDS = ("optimal", "geometric")
 PROPOSALS = ("normal", "student")
 LOG_MASS = 7.0
-
-
-def ar1(rng, n, d, phi):
-    """Draw a stationary AR(1) series with standard normal margins, (n, d)."""
-    noise = rng.standard_normal((n, d)) * np.sqrt(1 - phi**2)
-    return lfilter([1.0], [1.0, -phi], noise, axis=0, zi=phi * rng.standard_normal((1, d)))[0]
 
 
 def normal_target(x):
@@ -47,21 +43,11 @@ TARGETS = {
 def run(rng, target="normal", d=2, phi=0.0, draws=1000, tune=500, chains=1, proposal="normal"):
     """Return the four terms and fits of chains that refit their proposal on earlier draws."""
     log_target, transform = TARGETS[target]
-    terms = np.empty((4, chains, draws))
-    fits = np.zeros((chains, draws), dtype=int)
-    for k in range(chains):
-        x = transform(ar1(rng, tune + draws, d, phi))
-        start = 0
-        while start < draws:
-            stop = min(draws, start + max(50, (tune + start) // 4))
-            p = fit_proposal(x[: tune + start], proposal)
-            now, fresh = x[tune + start : tune + stop], p.sample(rng, stop - start)
-            rows = (k, slice(start, stop))
-            terms[0][rows], terms[1][rows] = log_target(now), p.logpdf(now)
-            terms[2][rows], terms[3][rows] = log_target(fresh), p.logpdf(fresh)
-            fits[rows] = fits[k].max() + 1
-            start = stop
-    return terms, fits
+    paths = np.array([transform(ar1(rng, phi, (tune + draws, d), axis=0)) for _ in range(chains)])
+    made = chains_with_bridge_terms(
+        rng, paths, lambda x, _: log_target(x), tune=tune, proposal=proposal
+    )
+    return made.terms, made.fits
 
 
 def repeat(n, kinds, seed, **kwargs):
@@ -79,7 +65,7 @@ def repeat(n, kinds, seed, **kwargs):
 
 
 def assert_honest(error, mcse, tolerance):
-    """Check that errors are centred, of the size reported, and without wild outliers."""
+    """Check that errors are centered, of the size reported, and without wild outliers."""
     n = error.size
     assert np.sqrt(np.mean(error**2)) / mcse.mean() == pytest.approx(1.0, abs=tolerance)
     assert np.sqrt(np.mean((error / mcse) ** 2)) == pytest.approx(1.0, abs=tolerance)
@@ -97,7 +83,7 @@ def assert_honest(error, mcse, tolerance):
     ids=["normal2", "normal10", "half2"],
 )
 def test_errors_are_as_reported(case, proposal):
-    # The rms of 200 standardised errors has a standard error of 5 %.
+    # The rms of 200 standardized errors has a standard error of 5 %.
     for error, mcse in repeat(200, KINDS, 1, proposal=proposal, **case).values():
         assert_honest(error, mcse, 0.2)
 
@@ -169,12 +155,12 @@ def test_the_error_knows_of_points_that_could_have_fallen_outside():
         e = bridge_estimate(normal_target(x), p.logpdf(x), fresh, p.logpdf(y))
         found.append((e.log_c - LOG_MASS - np.log1p(-1 / 500), e.mcse))
     error, mcse = np.array(found).T
-    realised = np.sqrt(np.mean(error**2))
-    assert 0.75 * realised < np.mean(mcse) < 1.3 * realised
+    realized = np.sqrt(np.mean(error**2))
+    assert 0.75 * realized < np.mean(mcse) < 1.3 * realized
     assert np.abs(error / mcse).max() < 4.5
     # Without the half point a third of the runs would claim to be exact.
     unmended = mcse**2 - 0.5 / n**2
-    assert np.mean(unmended < (1e-3 * realised) ** 2) > 0.25
+    assert np.mean(unmended < (1e-3 * realized) ** 2) > 0.25
 
 
 def test_the_root_is_the_fixed_point_of_meng_and_wong():
@@ -223,7 +209,7 @@ def test_autocorrelation_counts_once():
     # AR(1) draws with a mean shift in the proposal make the series of terms close to AR(1) too.
     rng, phi, n = np.random.default_rng(8), 0.9, 20_000
     p = Proposal("normal", np.array([0.5]), np.eye(1))
-    x, y = ar1(rng, n, 1, phi), p.sample(rng, n)
+    x, y = ar1(rng, phi, (n, 1), axis=0), p.sample(rng, n)
     fresh = normal_target(y), p.logpdf(y)
     # The geometric bridge: its terms do not depend on the ESS.
     slow = bridge_estimate(normal_target(x), p.logpdf(x), *fresh, kind="geometric")
@@ -272,9 +258,9 @@ def test_chains_in_different_modes_of_one_cell_widen_the_error():
             axis=0,
         )
 
-    for k, centre in enumerate((0.0, 99.0)):
-        p = Proposal("normal", np.array([centre]), 1.2 * np.eye(1))
-        x, y = centre + rng.standard_normal((500, 1)), p.sample(rng, 500)
+    for k, center in enumerate((0.0, 99.0)):
+        p = Proposal("normal", np.array([center]), 1.2 * np.eye(1))
+        x, y = center + rng.standard_normal((500, 1)), p.sample(rng, 500)
         terms[0, k], terms[1, k], terms[2, k], terms[3, k] = (
             target(x),
             p.logpdf(x),
@@ -340,7 +326,7 @@ def test_nan_rows_are_left_out_and_counted(kind):
     assert (e.n_nan, e.n_draws, e.n_fresh) == (20, 980, 1000)
     assert abs(e.log_c - LOG_MASS) < 5 * e.mcse
     assert (e.influence_draw[0, ::50] == 0).all()
-    # A fresh point whose density is NaN is as good as outside: the chain never goes there.
+    # A proposed point whose density is NaN is as good as outside: the chain never goes there.
     holed, outside = terms.copy(), terms.copy()
     holed[2, 0, ::50], outside[2, 0, ::50] = np.nan, -np.inf
     a, b = (bridge_estimate(*t, proposal_fit=fits, kind=kind) for t in (holed, outside))
@@ -356,16 +342,13 @@ def test_nothing_inside_is_no_estimate():
     assert np.isnan(e.log_c)
     assert e.mcse == np.inf
     assert not e.converged
-    good = bridge_estimate(*run(np.random.default_rng(13), draws=100)[0])
-    with pytest.raises(BridgeError, match=r"cell 1: 0 of 100.*Tune longer"):
-        cell_weights([good, e])
     terms[0] = np.nan
     with pytest.raises(BridgeError, match="None of the 100 draws"):
         bridge_estimate(*terms)
 
 
 def test_pareto_k_tells_unbounded_terms_from_bounded_ones():
-    # A narrow proposal for heavy tails: q / p at fresh points grows like exp(1.5 x^2).
+    # A narrow proposal for heavy tails: q / p at proposed points grows like exp(1.5 x^2).
     rng = np.random.default_rng(14)
     p = Proposal("normal", np.zeros(1), np.eye(1) / 3)
     x, y = rng.standard_t(5, (5000, 1)), p.sample(rng, 5000)
@@ -385,46 +368,109 @@ def test_pareto_k_tells_unbounded_terms_from_bounded_ones():
 def test_pareto_k_finds_the_shape_of_a_pareto_tail():
     for shape in (0.3, 0.6, 0.9):
         rng = np.random.default_rng(15)
-        found = [_pareto_k(shape * rng.exponential(size=4000)) for _ in range(20)]
+        found = [pareto_k(shape * rng.exponential(size=4000)) for _ in range(20)]
         assert np.mean(found) == pytest.approx(shape, abs=0.1)
-
-
-def fake(log_c, mcse):
-    """Return an estimate with the given mass and error."""
-    e = bridge_estimate(*run(np.random.default_rng(15), draws=100)[0])
-    return dataclasses.replace(e, log_c=log_c, mcse=mcse)
-
-
-def test_weights_follow_the_delta_method():
-    log_c, mcse = np.array([0.3, -1.0, 2.0]), np.array([0.01, 0.03, 0.02])
-    w = cell_weights([fake(c, s) for c, s in zip(log_c, mcse, strict=True)])
-    c = np.exp(log_c)
-    np.testing.assert_allclose(w.weight, c / c.sum())
-    assert w.log_marginal_likelihood == pytest.approx(np.log(c.sum()))
-    noisy = log_c + mcse * np.random.default_rng(16).standard_normal((200_000, 3))
-    weights = np.exp(noisy) / np.exp(noisy).sum(axis=1, keepdims=True)
-    np.testing.assert_allclose(w.weight_mcse, weights.std(axis=0), rtol=0.02)
-    np.testing.assert_allclose(w.weight_cov, np.cov(weights.T), rtol=0.05, atol=1e-8)
-    assert w.log_marginal_likelihood_mcse == pytest.approx(logsumexp(noisy, axis=1).std(), rel=0.02)
-    np.testing.assert_allclose(w.weight_cov.sum(axis=0), 0.0, atol=1e-15)
-    np.testing.assert_array_equal(w.log_evidence_mcse, mcse)
-
-
-def test_weights_of_one_cell_and_of_tiny_masses():
-    one = cell_weights([fake(-1e5, 0.1)])
-    assert one.weight.tolist() == [1.0]
-    assert one.weight_mcse[0] == 0.0
-    assert one.log_marginal_likelihood_mcse == pytest.approx(0.1)
-    two = cell_weights([fake(-1e5, 0.1), fake(-2e5, 0.1)])
-    assert two.weight.tolist() == [1.0, 0.0]
-    assert two.log_marginal_likelihood == -1e5
 
 
 def test_wrong_input_is_named():
     x = np.zeros((1, 5))
-    with pytest.raises(ValueError, match=r"bridge='best'.*'optimal', 'geometric'"):
+    with pytest.raises(ValueError, match="bridge='best' is unknown: use one of optimal, geometric"):
         bridge_estimate(x, x, x, x, kind="best")
     with pytest.raises(ValueError, match=r"\(1, 5\), \(1, 5\), \(1, 5\), \(1, 4\)"):
         bridge_estimate(x, x, x, x[:, 1:])
     with pytest.raises(ValueError, match=r"proposal_fit has shape \(1, 2\)"):
         bridge_estimate(x, x, x, x, proposal_fit=np.zeros((1, 2)))
+
+
+# ---------------------------------------------------------------- for any chains
+
+
+def estimates_of(seed, chains, phi, target="half", kind="optimal", draws=300):
+    """Return terms, fits and a function that estimates from them."""
+    rng = np.random.default_rng(seed)
+    terms, fits = run(rng, target=target, phi=phi, chains=chains, draws=draws, tune=100)
+    return terms, fits, lambda t, f: bridge_estimate(*t, proposal_fit=f, kind=kind)
+
+
+SCALARS = ("log_c", "mcse", "ess", "share_inside", "pareto_k", "discrepancy", "excess")
+any_chains = {
+    "seed": st.integers(0, 10**6),
+    "chains": st.integers(1, 4),
+    "phi": st.floats(-0.6, 0.9),
+    "kind": st.sampled_from(KINDS),
+}
+
+
+@settings(max_examples=12, deadline=None)
+@given(shift=st.integers(-1000, 1000), **any_chains)
+def test_a_shift_of_the_target_shifts_the_log_mass_and_nothing_else(shift, seed, chains, phi, kind):
+    terms, fits, estimate = estimates_of(seed, chains, phi, kind=kind)
+    # A grid of 2 ** -20 makes the shift of every log density exact.
+    terms[[0, 2]] = np.round(terms[[0, 2]] * 2**20) / 2**20
+    terms[[1, 3]] = np.round(terms[[1, 3]] * 2**20) / 2**20
+    near = estimate(terms, fits)
+    moved = terms.copy()
+    moved[[0, 2]] += shift
+    far = estimate(moved, fits)
+    # The root is found to 1e-11 of its size.
+    assert far.log_c - shift == pytest.approx(near.log_c, abs=1e-8)
+    for name in SCALARS[1:]:
+        assert getattr(far, name) == pytest.approx(getattr(near, name), rel=1e-6, abs=1e-6)
+    np.testing.assert_allclose(far.influence_draw, near.influence_draw, atol=1e-6)
+    np.testing.assert_array_equal(far.ratio_draw, near.ratio_draw + shift)
+
+
+@settings(max_examples=12, deadline=None)
+@given(data=st.data(), **any_chains)
+def test_the_order_of_chains_does_not_matter(data, seed, chains, phi, kind):
+    terms, fits, estimate = estimates_of(seed, chains, phi, kind=kind)
+    order = data.draw(st.permutations(range(chains)))
+    e, moved = estimate(terms, fits), estimate(terms[:, order], fits[order])
+    for name in SCALARS:
+        assert getattr(moved, name) == pytest.approx(getattr(e, name), rel=1e-8, abs=1e-8)
+    np.testing.assert_allclose(moved.term_draw, e.term_draw[order], rtol=1e-8)
+    np.testing.assert_allclose(moved.influence_draw, e.influence_draw[order], atol=1e-8)
+
+
+@settings(max_examples=12, deadline=None)
+@given(**any_chains)
+def test_names_of_fits_do_not_matter_and_merged_fits_leave_the_geometric_mass(
+    seed, chains, phi, kind
+):
+    terms, fits, estimate = estimates_of(seed, chains, phi, kind=kind)
+    e = estimate(terms, fits)
+    renamed = estimate(terms, 7 - 3 * fits)
+    assert [getattr(e, name) for name in SCALARS] == [getattr(renamed, name) for name in SCALARS]
+    # Which rows share a fit enters the error, and through the effective number of draws the
+    # optimal bridge's shares, in which the mass is stationary; the geometric bridge has none.
+    merged = estimate(terms, np.zeros_like(fits))
+    assert merged.runs.max() == chains - 1
+    if kind == "geometric":
+        assert merged.log_c == e.log_c
+    else:
+        assert merged.log_c == pytest.approx(e.log_c, abs=0.5 * e.mcse)
+
+
+def test_fits_too_short_to_tell_join_the_next():
+    fits = np.repeat([0, 1, 2, 3], [60, 10, 55, 20])[None]
+    # 10 rows are too few for a level of their own, and so are the 20 that are left at the end.
+    np.testing.assert_array_equal(number_runs(fits.shape, fits)[0], np.repeat([0, 1], [60, 85]))
+    np.testing.assert_array_equal(number_runs((2, 3), None), [[0, 0, 0], [1, 1, 1]])
+
+
+@given(
+    lengths=st.lists(st.lists(st.integers(1, 200), min_size=1, max_size=8), min_size=1, max_size=4)
+)
+def test_runs_are_numbered_along_the_rows_and_never_cut_a_fit(lengths):
+    draws = max(map(sum, lengths))
+    fits = np.array(
+        [np.repeat(range(len(many)), [*many[:-1], draws - sum(many[:-1])]) for many in lengths]
+    )
+    runs = number_runs(fits.shape, fits)
+    assert set(np.diff(runs.ravel())) <= {0, 1}
+    assert runs[0, 0] == 0
+    assert (np.diff(runs[:, 0]) > 0).all()
+    # A run begins only where a fit does.
+    assert not (np.diff(runs, axis=1) > np.abs(np.diff(fits, axis=1))).any()
+    sizes = np.bincount(runs.ravel())
+    assert (sizes >= min(50, draws)).all()

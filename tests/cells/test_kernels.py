@@ -9,8 +9,8 @@ from scipy import stats
 
 from pymc_spectral import KMeansPartition
 from pymc_spectral.cells import nuts as cell_nuts
-from pymc_spectral.cells.kernels import JointMetropolis
-from pymc_spectral.partition.rules import VoronoiRule
+from pymc_spectral.cells.walk_kernels import JointMetropolis
+from pymc_spectral.partition.cell_rules import VoronoiRule
 
 CUT = 0.3
 
@@ -32,7 +32,7 @@ def half_plane():
     rule = VoronoiRule(
         shift=np.zeros(2),
         scale=np.ones(2),
-        centres=np.array([[CUT - 1.0, 0.0], [CUT + 1.0, 0.0]]),
+        centers=np.array([[CUT - 1.0, 0.0], [CUT + 1.0, 0.0]]),
         owner=np.array([0, 1]),
     )
     fitted.rule_ = rule
@@ -80,7 +80,7 @@ def test_moments_of_a_cut_normal(model, half_plane, kernel):
 
 def test_walls_that_weigh_would_be_seen(model, half_plane, monkeypatch):
     """Negative control: with the weight of points outside left in place, draws leave the cell."""
-    monkeypatch.setattr(cell_nuts.CellTree, "_single_step", cell_nuts._Tree._single_step)
+    monkeypatch.setattr(cell_nuts.CellTree, "weigh", lambda tree, point: point)
     step = make_step(model, None, partition=half_plane)
     idata = sample(model, step, draws=300, tune=200, chains=2)
     draws = group(idata, "cell_posterior")["x"].values

@@ -3,41 +3,26 @@
 import numpy as np
 import pytest
 import xarray as xr
-from scipy.signal import lfilter
+from helpers import container
 from scipy.stats import norm
+from synthetic import ar1
 
 import pymc_spectral as ps
-from pymc_spectral._groups import LEGACY, open_groups
+from pymc_spectral._inference_data import open_groups
 from pymc_spectral.diagnostics.efficiency import landmark_heuristic
 
 WEIGHTS = np.array([0.7, 0.3])
-CENTRES = np.array([-3.0, 3.0])
+CENTERS = np.array([-3.0, 3.0])
 COEFFICIENTS = np.array([0.9, 0.5])
 
 
-def container(**groups: xr.Dataset):
-    """InferenceData or DataTree, as the installed ArviZ has it."""
-    if LEGACY:
-        import arviz as az
-
-        return az.InferenceData(**groups)
-    return xr.DataTree.from_dict(groups)
-
-
-def autoregressive(rng, coefficient, shape):
-    """Stationary AR(1) with variance 1: its spectral gap is 1 - coefficient."""
-    noise = rng.standard_normal(shape)
-    noise[:, 1:] *= np.sqrt(1 - coefficient**2)
-    return lfilter([1.0], [1.0, -coefficient], noise, axis=1)
-
-
 def make_result(rng, draws=100_000, hits=None, scale=1.0, weights=WEIGHTS, **more_stats):
-    """Chains in two cells, normals around their centres, with all that the bridge needs."""
-    x = np.stack([CENTRES[k] + autoregressive(rng, COEFFICIENTS[k], (1, draws))[0] for k in (0, 1)])
-    fresh = CENTRES[:, None] + 1.2 * rng.standard_normal((2, draws))
+    """Chains in two cells, normals around their centers, with all that the bridge needs."""
+    x = np.stack([CENTERS[k] + ar1(rng, COEFFICIENTS[k], (1, draws))[0] for k in (0, 1)])
+    fresh = CENTERS[:, None] + 1.2 * rng.standard_normal((2, draws))
     stats = {"cell": np.tile([[0], [1]], draws)}
     for place, points in (("draw", x), ("fresh", fresh)):
-        standard = points - CENTRES[:, None]
+        standard = points - CENTERS[:, None]
         stats[f"log_target_{place}"] = norm.logpdf(standard) + np.log(weights)[:, None]
         stats[f"log_proposal_{place}"] = norm.logpdf(standard, scale=1.2)
     rate = np.zeros(2) if hits is None else np.asarray(hits)
@@ -54,8 +39,8 @@ def make_result(rng, draws=100_000, hits=None, scale=1.0, weights=WEIGHTS, **mor
 
 def exact_ratio(gap):
     """The inequality's left side for h(x) = x minus its mean."""
-    mean = WEIGHTS @ CENTRES
-    norms = 1 + (CENTRES - mean) ** 2
+    mean = WEIGHTS @ CENTERS
+    norms = 1 + (CENTERS - mean) ** 2
     total = WEIGHTS @ norms
     return 2 * gap * np.sum(WEIGHTS**2 / (1 - COEFFICIENTS) * norms) / total
 
@@ -113,7 +98,7 @@ def test_kernel_that_reports_no_hits_gives_no_bound(rng):
 
 
 def test_gap_from_a_plain_run(rng):
-    x = autoregressive(rng, 0.95, (4, 20_000))
+    x = ar1(rng, 0.95, (4, 20_000))
     dims, coords = ("chain", "draw"), {"chain": range(4), "draw": range(20_000)}
     plain = container(posterior=xr.Dataset({"x": (dims, x)}, coords))
     table = ps.efficiency_ratio(make_result(rng, draws=2000), "x", naive=plain)

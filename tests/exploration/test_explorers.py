@@ -10,7 +10,12 @@ from pytensor.compile.mode import Mode
 
 from pymc_spectral import targets
 from pymc_spectral.density.batched import batched_density
-from pymc_spectral.exploration.explorers import Exploration, constrained_to_unconstrained, explore
+from pymc_spectral.exploration.explorers import (
+    Exploration,
+    check_explore,
+    constrained_to_unconstrained,
+    explore,
+)
 
 # Python's linker spares minutes of compilation, and these targets are small.
 PYTHON = Mode(linker="py", optimizer="fast_compile")
@@ -123,7 +128,7 @@ def test_points_outside_the_support_are_dropped(caplog):
         (np.zeros((0, 5)), ValueError, "no points"),
         (np.full((3, 5), np.nan), ValueError, "3 of 3 points are not finite"),
         (np.zeros((3, 5)), ValueError, "All 3 points are the same"),
-        ("temperature", ValueError, r"\['smc', 'tempering'\]"),
+        ("temperature", ValueError, "explore='temperature' is unknown: use one of tempering, smc"),
         (object(), TypeError, "array of shape"),
     ],
 )
@@ -137,6 +142,70 @@ def test_options_make_no_sense_with_points(model, density):
         explore(model, np.zeros((3, 5)), density=density, n_copies=3)
     with pytest.raises(ValueError, match="n_points"):
         explore(model, np.zeros((3, 5)), density=density, n_points=0)
+
+
+@pytest.mark.parametrize(
+    ("method", "options", "error", "message"),
+    [
+        ("temperature", {}, ValueError, "use one of tempering, smc"),
+        (None, {"n_round": 3}, TypeError, "n_round: tempering takes n_points, n_rounds"),
+        (None, {"n_rounds": 0}, ValueError, "n_rounds must be at least 1, got 0"),
+        ("tempering", {"n_copies": 1}, ValueError, "n_copies must be at least 2"),
+        ("tempering", {"betas": [0.0, 0.5]}, ValueError, "increase from 0"),
+        ("tempering", {"reference": "posterior"}, ValueError, "use one of auto, prior, normal"),
+        (None, {"n_points": 0}, ValueError, "n_points must be at least 1, got 0"),
+        ("smc", {"n_points": -1}, ValueError, "n_points must be at least 1"),
+        (np.zeros((3, 5)), {"n_copies": 3}, TypeError, "n_copies.*nothing to set"),
+        (np.zeros((3, 5)), {"n_points": 0}, ValueError, "n_points"),
+        (np.zeros((2, 3, 5)), {}, ValueError, r"shape \(N, d\).*\(2, 3, 5\)"),
+        (np.array(1.0), {}, ValueError, r"shape \(N, d\)"),
+        (np.zeros((0, 5)), {}, ValueError, "zero rows"),
+        (np.full((3, 5), np.inf), {}, ValueError, "3 of 3 points are not finite"),
+        (object(), {}, TypeError, "array of shape"),
+        (lambda model: None, {}, TypeError, r"called as <lambda>\(model, rng\)"),
+        (lambda model, rng: None, {"chains": 3}, TypeError, "chains"),
+    ],
+)
+def test_what_cannot_work_is_refused_before_any_work(method, options, error, message):
+    with pytest.raises(error, match=message):
+        check_explore(method, options)
+    # A density that cannot be evaluated: it must not be looked at.
+    with pytest.raises(error, match=message):
+        explore(None, method, **{"density": "untouched", **options})
+
+
+def test_what_explore_is_told_anyway_is_not_an_option():
+    for method in (None, "smc"):
+        with pytest.raises(
+            TypeError, match=r"\['progressbar', 'rng'\] are not for a method to set"
+        ):
+            check_explore(method, {"progressbar": False, "rng": None})
+
+
+@pytest.mark.parametrize(
+    ("method", "options"),
+    [
+        (None, {}),
+        ("tempering", {"n_rounds": 1, "start": np.zeros(3), "betas": [0, 0.5, 1], "n_points": 9}),
+        ("smc", {"draws": 100, "chains": 4, "correlation_threshold": 0.1}),
+        (np.zeros((3, 5)), {"n_points": 2}),
+        ([[0.0, 1.0]], {}),
+        (np.zeros(3), {}),
+        (lambda model, rng: None, {}),
+        (xr.Dataset(), {}),
+    ],
+)
+def test_what_may_work_is_let_through(method, options):
+    check_explore(method, options)
+
+
+def test_the_way_to_lay_out_points_that_an_error_gives_is_right(model, density):
+    with pytest.raises(ValueError, match="shape") as refusal:
+        explore(model, np.zeros((3, 4)), density=density)
+    line = str(refusal.value).split("becomes a row by ")[1].rstrip(".")
+    point = model.initial_point()
+    row = eval(line, {"np": np, "model": model, "point": point})
+    np.testing.assert_array_equal(row, density.initial_point)
 
 
 def test_default_is_tempering():

@@ -7,53 +7,18 @@ import arviz as az
 import matplotlib
 import matplotlib.pyplot as plt
 import numpy as np
-import pymc as pm
 import pytest
-from helpers import make_step, sample
+from helpers import sample
 
 import pymc_spectral as ps
 from pymc_spectral import targets
-from pymc_spectral._groups import close_groups, open_groups
-from pymc_spectral.diagnostics import snapshot as record
-from pymc_spectral.plots import panels as plot_parts
+from pymc_spectral._inference_data import close_groups, open_groups
+from pymc_spectral.diagnostics.snapshot import rule_from
 
 ROOT = Path(__file__).resolve().parents[2]
 TARGET = targets.paper2d()
 SINGLE = ["plot_partition", "plot_weights"]
 SEVERAL = {"plot_spectrum": 2, "plot_tempering": 3, "plot_cells": 2, "plot_overview": 4}
-
-
-@pytest.fixture(scope="module")
-def two():
-    """Two parameters, explored by tempering."""
-    model = TARGET.build()
-    with model:
-        step = ps.SpectralPartitionStep(
-            random_seed=1, progressbar=False, explore_kwargs={"n_points": 1000, "n_rounds": 6}
-        )
-    return sample(model, step)
-
-
-@pytest.fixture(scope="module")
-def thirty():
-    """Thirty parameters, two modes, points handed in."""
-    rng = np.random.default_rng(1)
-    with pm.Model() as model:
-        sign = pm.Normal("sign", 0.1, 2)
-        pm.Normal("effect", sign, 0.5, shape=28)
-        pm.HalfNormal("scale", 1)
-        pm.Normal("square", sign**2, 0.5, observed=4.0)
-    points = rng.normal(0, 0.5, (400, 30))
-    points[:, :29] += np.repeat([-2.0, 2.0], 200)[:, None]
-    return sample(model, make_step(model, points), draws=100, tune=150)
-
-
-@pytest.fixture(scope="module")
-def line():
-    """One parameter."""
-    target = targets.pair1d(0.25)
-    model = target.build()
-    return sample(model, make_step(model, target.sample(np.random.default_rng(0), 500)), draws=100)
 
 
 def drawn(axes):
@@ -111,34 +76,11 @@ def test_many_parameters(thirty):
     assert [a.get_xlabel() for a in axes] == ["sign", "scale"]
 
 
-def test_plane_separates_the_cells(thirty):
-    """The first direction between cells is the coordinate in which they differ."""
-    partition = open_groups(thirty)["partition"]
-    x, label = partition["landmarks"].values, partition["label"].values
-    mean, basis = plot_parts.discriminant_plane(x, label)
-    flat = (x - mean) @ basis
-    gap = abs(flat[label == 0, 0].mean() - flat[label == 1, 0].mean())
-    assert gap > 5 * flat[label == 0, 0].std()
-
-
-def test_chosen_coordinates(thirty):
-    axes = ps.plot_partition(thirty, var_names=["sign", "scale"])
-    assert (axes.get_xlabel(), axes.get_ylabel()) == ("sign", "scale_log__")
-    axes = ps.plot_partition(thirty, var_names=["effect[3]", "sign"])
-    assert (axes.get_xlabel(), axes.get_ylabel()) == ("effect[3]", "sign")
-    axes = ps.plot_partition(thirty, var_names="effect")
-    assert (axes.get_xlabel(), axes.get_ylabel()) == ("effect[0]", "effect[1]")
-    with pytest.raises(ValueError, match="name two"):
-        ps.plot_partition(thirty, var_names="sign")
-    with pytest.raises(KeyError, match="sgin"):
-        ps.plot_partition(thirty, var_names=["sgin", "scale"])
-
-
 def test_coordinates_can_be_swapped_with_their_regions(two):
     axes = ps.plot_partition(two, var_names=["x[1]", "x[0]"])
     assert (axes.get_xlabel(), axes.get_ylabel()) == ("x[1]", "x[0]")
     image = axes.images[0].get_array()
-    rule = record.rule_from(open_groups(two)["partition"])
+    rule = rule_from(open_groups(two)["partition"])
     left, right, low, high = axes.images[0].get_extent()
     for row, column in ((0, 0), (0, 199), (199, 0), (120, 80)):
         x1 = left + (right - left) * column / 199
@@ -191,17 +133,7 @@ def test_fitted_kmeans_has_neither_spectrum_nor_exploration():
     assert drawn(ps.plot_overview(idata))
 
 
-def test_colours_are_distinct_and_consistent(two):
-    assert len(set(plot_parts.COLOURS)) == 8
-    assert len({(plot_parts.colour(k), plot_parts.marker(k)) for k in range(56)}) == 56
-    stars = [c for c in ps.plot_partition(two).collections if c.get_zorder() == 5]
-    found = [matplotlib.colors.to_hex(c.get_facecolor()[0]).upper() for c in stars]
-    assert found == [plot_parts.colour(k) for k in range(4)]
-    bars = [line for line in ps.plot_weights(two).containers][:4]
-    assert [bar[0].get_color() for bar in bars] == found
-
-
 def test_matplotlib_is_not_imported_with_the_package():
     """It is an extra: only drawing needs it."""
-    for path in (ROOT / "pymc_spectral").glob("*.py"):
+    for path in (ROOT / "pymc_spectral").rglob("*.py"):
         assert not re.search(r"^(import|from) matplotlib", path.read_text(), re.M), path.name

@@ -1,4 +1,4 @@
-"""Draws and fresh points together: right means, honest errors, and the group that holds them."""
+"""Draws and proposed points together: right means, honest errors, and the group that holds them."""
 
 import sys
 
@@ -6,81 +6,28 @@ import arviz as az
 import numpy as np
 import pymc as pm
 import pytest
-import xarray as xr
-from helpers import group, make_step, sample
+from helpers import group, make_step, rms, sample
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy.signal import lfilter
 from scipy.stats import norm
+from synthetic import Cells, chains_with_bridge_terms
 
 import pymc_spectral as ps
-from pymc_spectral._groups import close_groups, open_groups
+from pymc_spectral._inference_data import close_groups, open_groups
 from pymc_spectral._progress import ScanProgress
-from pymc_spectral.bridge.proposal import fit_proposal
-from pymc_spectral.bridge.weights import BRIDGE_STATS, weigh
-from pymc_spectral.result.means import pooled_means, stratified_mean
-
-WEIGHT = np.array([0.02, 0.2, 0.2, 0.58])
-CENTRE = np.array([3.0, 7.0, 2.0, -5.0])
-SPREAD = np.array([1.0, 1.4, 1.1, 1.0])
-LOG_NORMAL = 0.4  # sd of the logarithm, where cells are skewed
+from pymc_spectral.bridge.weights import weigh
+from pymc_spectral.result.means import pooled_means, stratified_mean, weighted_mean
 
 
-def chains(rng, phi=0.0, draws=500, tune=500, d=1, shape="normal", proposal="normal"):
-    """Autoregressive chains in four cells of known weight, with their bridge's fresh points.
-
-    Cells are normal, half normal in the first coordinate (a wall through the peak), or log-normal.
-    Returns draws, fresh points (chains, draws, d) and sampler stats.
-    """
-    x, y = np.empty((2, 4, draws, d))
-    terms, fit = np.empty((4, 4, draws)), np.zeros((4, draws), dtype=int)
-    for k in range(4):
-        noise = rng.standard_normal((tune + draws, d)) * np.sqrt(1 - phi**2)
-        z = lfilter([1.0], [1.0, -phi], noise, axis=0, zi=phi * rng.standard_normal((1, d)))[0]
-        if shape == "half":
-            z[:, 0] = np.abs(z[:, 0])
-        elif shape == "skewed":
-            z = np.exp(LOG_NORMAL * z)
-
-        def log_target(v, k=k):
-            z = (v - CENTRE[k]) / SPREAD[k]
-            outside = np.zeros(len(z), dtype=bool)
-            if shape == "skewed":
-                outside = (z <= 0).any(axis=1)
-                z = np.log(np.where(z > 0, z, 1.0))
-                value = (norm.logpdf(z / LOG_NORMAL) - np.log(LOG_NORMAL) - z).sum(axis=1)
-            else:
-                value = norm.logpdf(z).sum(axis=1)
-            if shape == "half":
-                outside, value = z[:, 0] <= 0, value + np.log(2)
-            value = value + np.log(WEIGHT[k]) - d * np.log(SPREAD[k])
-            return np.where(outside, -np.inf, value)
-
-        start, n_fits = 0, 0
-        while start < draws:
-            stop = min(draws, start + max(50, (tune + start) // 4))
-            p = fit_proposal(CENTRE[k] + SPREAD[k] * z[: tune + start], proposal)
-            rows = slice(start, stop)
-            x[k, rows] = CENTRE[k] + SPREAD[k] * z[tune + start : tune + stop]
-            y[k, rows] = p.sample(rng, stop - start)
-            for term, points in ((0, x), (2, y)):
-                terms[term, k, rows] = log_target(points[k, rows])
-                terms[term + 1, k, rows] = p.logpdf(points[k, rows])
-            fit[k, rows], start, n_fits = n_fits, stop, n_fits + 1
-    dims = ("chain", "draw")
-    cell = np.repeat(np.arange(4)[:, None], draws, axis=1)
-    stats = {name: (dims, term) for name, term in zip(BRIDGE_STATS, terms, strict=True)}
-    return x, y, xr.Dataset({"cell": (dims, cell), "proposal_fit": (dims, fit), **stats})
+def chains(rng, shape="normal", d=1, **kwargs):
+    """Return draws, proposed points (chains, draws, d) and sampler stats of four known cells."""
+    made = Cells(shape=shape, d=d).chains(rng, **kwargs)
+    return made.x, made.y, made.stats()
 
 
 def true_mean(d=1, shape="normal", **_):
-    """Exact mean of every coordinate."""
-    shift = np.zeros(d)
-    if shape == "half":
-        shift[0] = np.sqrt(2 / np.pi)
-    elif shape == "skewed":
-        shift[:] = np.exp(LOG_NORMAL**2 / 2)
-    return WEIGHT @ (CENTRE[:, None] + SPREAD[:, None] * shift)
+    """Return the exact mean of every coordinate."""
+    return Cells(shape=shape, d=d).mean()
 
 
 def repeat(n, first_seed, bridge="optimal", moved=0.0, **case):
@@ -93,12 +40,8 @@ def repeat(n, first_seed, bridge="optimal", moved=0.0, **case):
         truth = true_mean(**case)
         found["error"].append(pooled.mean - truth)
         found["mcse"].append(pooled.mcse)
-        found["error_draws"].append(stratified_mean(x, weighing, mcse=False)[0] - truth)
+        found["error_draws"].append(weighted_mean(x, weighing) - truth)
     return {name: np.array(values) for name, values in found.items()}
-
-
-def rms(x):
-    return float(np.sqrt(np.mean(np.square(x))))
 
 
 CASES = {
@@ -131,26 +74,15 @@ def test_wrong_fresh_values_would_be_noticed(seed):
 
 def stuck_chains(rng, draws=500, tune=200):
     """A cell with two modes of mass .7 and .3, three chains in the first and one in the second."""
-    centre = np.repeat([0.0, 0.0, 0.0, 20.0], tune + draws).reshape(4, -1)
-    z = centre + rng.standard_normal((4, tune + draws))
-    proposals = [fit_proposal(z[k, :tune, None], "normal") for k in range(4)]
-    y = np.array([p.sample(rng, draws) for p in proposals])
-    x = z[:, tune:, None]
+    center = np.array([0.0, 0.0, 0.0, 20.0])[:, None, None]
+    paths = center + rng.standard_normal((4, tune + draws, 1))
 
-    def log_target(v):
+    def log_target(points, _):
+        v = points[:, 0]
         return np.logaddexp(np.log(0.7) + norm.logpdf(v), np.log(0.3) + norm.logpdf(v - 20))
 
-    terms = []
-    for v in (x, y):
-        terms += [
-            log_target(v[:, :, 0]),
-            np.array([p.logpdf(v[k]) for k, p in enumerate(proposals)]),
-        ]
-    dims = ("chain", "draw")
-    stats = {name: (dims, term) for name, term in zip(BRIDGE_STATS, terms, strict=True)}
-    fit = (np.arange(draws) // 100) * np.ones((4, 1), dtype=int)
-    stats |= {"cell": (dims, np.zeros((4, draws), dtype=int)), "proposal_fit": (dims, fit)}
-    return x, y, xr.Dataset(stats)
+    made = chains_with_bridge_terms(rng, paths, log_target, tune=tune)
+    return made.x, made.y, made.stats()
 
 
 def test_chains_of_a_cell_that_disagree_are_not_hidden_by_their_fresh_points(rng):
@@ -169,7 +101,7 @@ def test_chains_of_a_cell_that_disagree_are_not_hidden_by_their_fresh_points(rng
 
 
 def test_draws_without_a_density_leave_no_bias(seed):
-    """A third of the rows has no log density at the draw; its fresh point counts all the same."""
+    """A third of the rows has no log density at the draw; its proposed point still counts."""
     case = {"phi": 0.9, "shape": "skewed", "d": 2}
     errors, mcse = [], []
     for k in range(60):

@@ -5,29 +5,18 @@ import numpy as np
 import pandas as pd
 import pytest
 import xarray as xr
-from scipy.signal import lfilter
-from scipy.stats import norm
+from helpers import container, rms
+from synthetic import Cells, dataset
 
-from pymc_spectral._groups import LEGACY, columns_of, hdi_names, open_groups
+from pymc_spectral._inference_data import LEGACY, columns_of, hdi_names, open_groups
 from pymc_spectral.bridge.estimate import BridgeError
-from pymc_spectral.bridge.proposal import fit_proposal
 from pymc_spectral.bridge.weights import BRIDGE_STATS, weigh
 from pymc_spectral.result.means import stratified_mean
 from pymc_spectral.result.reweighting import reweight
-from pymc_spectral.result.rows import choose_rows, run_length
 from pymc_spectral.result.tables import cell_summary, summary
 
-WEIGHT = np.array([0.02, 0.2, 0.2, 0.58])
-CENTRE = np.array([3.0, 7.0, 2.0, -5.0])
-SPREAD = np.array([1.0, 1.4, 1.1, 1.0])
-LOG_Z = -1234.5
-
-
-def container(groups):
-    """Put datasets into what the installed ArviZ uses."""
-    if LEGACY:
-        return az.InferenceData(**groups)
-    return xr.DataTree.from_dict(groups)
+FOUR = Cells(log_z=-1234.5)
+WEIGHT, CENTER, LOG_Z = FOUR.weight, FOUR.center, FOUR.log_z
 
 
 def load(path):
@@ -36,77 +25,23 @@ def load(path):
     return idata.load()
 
 
-def synthetic(
-    rng,
-    weight=WEIGHT,
-    centre=CENTRE,
-    spread=SPREAD,
-    phi=0.0,
-    draws=500,
-    tune=500,
-    chains_per_cell=1,
-    half=False,
-    fit_draws=None,
-    proposal="normal",
-    d=1,
-):
-    """Return raw chains of cells that are normal (or half normal) with known weights.
-
-    ``half`` cuts each cell at its centre: half of the bridge's fresh points fall outside, so the
-    weights are less precise. ``fit_draws`` starves the proposal's fit, so that they are imprecise.
-    """
-    cells = weight.size
-    chains = cells * chains_per_cell
-    x = np.empty((chains, draws, d))
-    terms = np.empty((4, chains, draws))
-    fits = np.zeros((chains, draws), dtype=int)
-    for k in range(chains):
-        i = k % cells
-        noise = rng.standard_normal((tune + draws, d)) * np.sqrt(1 - phi**2)
-        z = lfilter([1.0], [1.0, -phi], noise, axis=0, zi=phi * rng.standard_normal((1, d)))[0]
-        if half:
-            z[:, 0] = np.abs(z[:, 0])
-
-        def log_target(z, i=i):
-            value = norm.logpdf(z).sum(axis=-1) - d * np.log(spread[i]) + np.log(weight[i]) + LOG_Z
-            return np.where(z[..., 0] > 0, value + np.log(2), -np.inf) if half else value
-
-        start = 0
-        while start < draws:
-            stop = min(draws, start + max(50, (tune + start) // 4))
-            past = z[: tune + start] if fit_draws is None else z[tune - fit_draws : tune]
-            p = fit_proposal(centre[i] + spread[i] * past, proposal)
-            now, fresh = z[tune + start : tune + stop], p.sample(rng, stop - start)
-            rows = (k, slice(start, stop))
-            terms[0][rows], terms[1][rows] = log_target(now), p.logpdf(centre[i] + spread[i] * now)
-            terms[2][rows] = log_target((fresh - centre[i]) / spread[i])
-            terms[3][rows] = p.logpdf(fresh)
-            fits[rows] = 0 if fit_draws else fits[k].max() + 1
-            start = stop
-        x[k] = centre[i] + spread[i] * z[tune:]
-    dims, coords = ("chain", "draw"), {"chain": np.arange(chains), "draw": np.arange(draws)}
-    posterior = xr.Dataset({"x": (dims, x[..., 0])}, coords=coords, attrs={"sampling_time": 1.5})
-    cell = np.broadcast_to((np.arange(chains) % cells)[:, None], (chains, draws))
-    stats = {name: (dims, term) for name, term in zip(BRIDGE_STATS, terms, strict=True)}
-    stats |= {
-        "cell": (dims, cell.copy()),
-        "proposal_fit": (dims, fits),
-        "boundary_hit": (dims, rng.random((chains, draws)) < 0.25),
-        "nan_logp": (dims, np.zeros((chains, draws), dtype=int)),
-        "diverging": (dims, np.zeros((chains, draws), dtype=bool)),
-        "lp": (dims, terms[0].copy()),
-    }
-    return container(
-        {"posterior": posterior, "sample_stats": xr.Dataset(stats, coords=coords, attrs={"a": 1})}
+def synthetic(rng, cells=FOUR, **kwargs):
+    """Return raw chains of cells with known weights, as pm.sample would hand them over."""
+    made = cells.chains(rng, **kwargs)
+    shape = made.fits.shape
+    stats = made.stats(
+        boundary_hit=rng.random(shape) < 0.25,
+        nan_logp=np.zeros(shape, dtype=int),
+        diverging=np.zeros(shape, dtype=bool),
+        lp=made.terms[0].copy(),
     )
+    posterior = dataset({"x": made.x[..., 0]}).assign_attrs(sampling_time=1.5)
+    return container({"posterior": posterior, "sample_stats": stats.assign_attrs(a=1)})
 
 
-def truth(weight=WEIGHT, centre=CENTRE, spread=SPREAD, half=False, **_):
-    """Return the exact mean and sd of x in :func:`synthetic`."""
-    shift = np.sqrt(2 / np.pi) if half else 0.0
-    mean = np.sum(weight * (centre + shift * spread))
-    second = np.sum(weight * (spread**2 + 2 * shift * centre * spread + centre**2))
-    return mean, np.sqrt(second - mean**2)
+def truth(cells=FOUR, **_):
+    """Return the exact mean and standard deviation of x in :func:`synthetic`."""
+    return cells.mean()[0], cells.sd()[0]
 
 
 def rich(rng, **kwargs):
@@ -272,72 +207,6 @@ def test_groups_of_old_rows_follow_or_go(result, caplog):
     assert "posterior_predictive belongs to rows" in caplog.text
 
 
-def rows_of(weight, cell_of_chain, draws, length=1, seed=0):
-    """Choose rows and return them with the cell of each, all (chains, draws)."""
-    cells = np.asarray(cell_of_chain)
-    rows = choose_rows(np.asarray(weight), cells, draws, length, np.random.default_rng(seed))
-    return *rows, cells[rows[0]]
-
-
-@pytest.mark.parametrize("length", [1, 3, 40, 10_000])
-@pytest.mark.parametrize("draws", [100, 1000, 333])
-@pytest.mark.parametrize(
-    ("weight", "cell_of_chain"),
-    [
-        (WEIGHT, [0, 1, 2, 3]),
-        (WEIGHT, [0, 1, 2, 3, 0, 1, 2, 3]),
-        (WEIGHT, [0, 1, 2, 3, 0, 1]),
-        ([1.0], [0]),
-        ([1.0], [0, 0, 0]),
-        ([1e-9, 1 - 1e-9], [0, 1]),
-        ([1 / 3, 1 / 3, 1 / 3], [0, 1, 2]),
-    ],
-)
-def test_rows_share_out_draws_as_promised(weight, cell_of_chain, draws, length):
-    chain, draw, cell = rows_of(weight, cell_of_chain, draws, length)
-    total = cell.size
-    halves = [h for c in cell for h in (c[: draws // 2], c[draws // 2 :])]
-    for i, w in enumerate(weight):
-        mine = np.flatnonzero(np.asarray(cell_of_chain) == i)
-        assert abs(np.sum(cell == i) - w * total) < 1
-        # Every half chain has the same mix, up to rounding.
-        shares = [np.sum(h == i) - w * h.size for h in halves]
-        assert np.abs(shares).max() <= 2
-        # In time order throughout, and every draw equally often up to rounding.
-        place = np.concatenate([(chain * draws + draw)[k][cell[k] == i] for k in range(len(cell))])
-        assert (np.diff(place) >= 0).all()
-        uses = np.bincount(chain[cell == i] * draws + draw[cell == i], minlength=chain.size)
-        uses = uses.reshape(chain.shape)[mine]
-        assert np.ptp(uses) <= 1
-
-
-def test_rows_of_one_cell_come_in_runs():
-    _, _, cell = rows_of([0.5, 0.5], [0, 1], 1000, length=10)
-    changes = np.mean(np.diff(cell, axis=1) != 0)
-    # Runs of 10 in random order: a change at half of the run ends.
-    assert changes == pytest.approx(0.05, abs=0.02)
-    _, _, cell = rows_of([0.5, 0.5], [0, 1], 1000, length=1)
-    assert np.mean(np.diff(cell, axis=1) != 0) == pytest.approx(0.5, abs=0.06)
-
-
-def test_one_cell_is_handed_back_as_it_ran():
-    chain, draw, _ = rows_of([1.0], [0, 0, 0], 50)
-    np.testing.assert_array_equal(chain, np.repeat(np.arange(3), 50).reshape(3, 50))
-    np.testing.assert_array_equal(draw, np.tile(np.arange(50), (3, 1)))
-
-
-def test_run_length_covers_the_errors_of_the_weights():
-    weight = np.array([0.3, 0.7])
-    jacobian = np.array([[1.0, -1.0], [-1.0, 1.0]])
-    for mcse in (0.0, 1e-4, 0.01, 0.05):
-        g = run_length(weight, mcse**2 * jacobian, 4000)
-        assert g * 0.21 / 4000 >= mcse**2
-        assert g <= max(1, np.ceil(1.5 * mcse**2 * 4000 / 0.21))
-    assert run_length(weight, np.zeros((2, 2)), 4000, inefficiency=10.0) == 15
-    assert run_length(np.array([1.0]), np.zeros((1, 1)), 100) == 1
-    assert run_length(np.array([1.0, 0.0]), np.zeros((2, 2)), 100) == 1
-
-
 def drop(idata, *names):
     """Return chains without some stats."""
     groups = dict(open_groups(idata))
@@ -367,18 +236,6 @@ def test_draws_that_cannot_be_weighed_are_refused(raw):
         reweight(container({"posterior": open_groups(raw)["posterior"]}))
     with pytest.raises(TypeError, match="got dict"):
         reweight({})
-
-    def wander(cell):
-        cell[3, 10:] = 1
-
-    with pytest.raises(ValueError, match=r"Chain 3 was in the cells 1, 3"):
-        reweight(with_stat(raw, "cell", wander))
-
-    def skip(cell):
-        cell[[1, 5]] = 2
-
-    with pytest.raises(ValueError, match=r"\[1\] have no draws.*chains=4"):
-        reweight(with_stat(raw, "cell", skip))
     with pytest.raises(ValueError, match=r"of 6; \[4, 5\] have no draws.*chains=6"):
         reweight(raw, n_cells=6)
     with pytest.raises(ValueError, match="bridge='nice'"):
@@ -452,11 +309,9 @@ def test_summary_accepts_raw_chains(raw, result):
     pd.testing.assert_frame_equal(cell_summary(raw), cell_summary(result))
 
 
-def test_one_cell_is_summarised_as_arviz_would():
-    one = np.ones(1)
-    raw = synthetic(
-        np.random.default_rng(5), one, 0 * one, one, phi=0.5, chains_per_cell=4, draws=1000
-    )
+def test_one_cell_is_summarized_as_arviz_would():
+    one = Cells(np.ones(1), np.zeros(1), np.ones(1))
+    raw = synthetic(np.random.default_rng(5), one, phi=0.5, chains_per_cell=4, draws=1000)
     result = reweight(raw)
     x = open_groups(raw)["posterior"]["x"].values
     np.testing.assert_array_equal(open_groups(result)["posterior"]["x"].values, x)
@@ -480,7 +335,7 @@ def test_cell_summary_has_a_row_per_cell(result):
         "chains",
     ]
     assert list(table)[8:] == ["x", "theta[Rome]", "theta[Oslo]", "label", "fixed"]
-    np.testing.assert_allclose(table["x"], CENTRE, atol=0.3)
+    np.testing.assert_allclose(table["x"], CENTER, atol=0.3)
     assert list(cell_summary(result, "x", round_to=2))[8:] == ["x"]
     assert cell_summary(result, "x", round_to=2)["weight"].tolist()[0] == 0.02
 
@@ -507,22 +362,19 @@ def repeat(n, seed, with_arviz=True, **case):
     return pd.DataFrame(found)
 
 
-def rms(x):
-    """Return the root mean square."""
-    return np.sqrt(np.mean(np.square(x)))
-
-
 CASES = {
     "precise": {"phi": 0.3},
     "slow": {"phi": 0.9, "draws": 1000},
     "imprecise": {
-        "weight": np.array([0.3, 0.7]),
-        "centre": np.array([-3.0, 3.0]),
-        "spread": np.array([0.5, 0.5]),
+        "cells": Cells(
+            np.array([0.3, 0.7]),
+            np.array([-3.0, 3.0]),
+            np.array([0.5, 0.5]),
+            shape="half",
+            d=8,
+        ),
         "phi": 0.3,
-        "half": True,
-        "d": 8,
-        "fit_draws": 25,
+        "fixed_fit": 25,
         "proposal": "student",
         "chains_per_cell": 2,
     },
@@ -547,8 +399,8 @@ def test_errors_are_as_reported(name):
         *CASES.values(),
         {"phi": 0.0},
         {"phi": -0.5},
-        {"phi": 0.5, "half": True, "draws": 1000},
-        {"phi": 0.5, "weight": np.full(2, 0.5), "centre": np.zeros(2), "spread": np.ones(2)},
+        {"phi": 0.5, "cells": Cells(shape="half"), "draws": 1000},
+        {"phi": 0.5, "cells": Cells(np.full(2, 0.5), np.zeros(2), np.ones(2))},
     ],
     ids=[*CASES, "iid", "antithetic", "half", "same-mean"],
 )

@@ -61,14 +61,14 @@ def test_numpy_logp_is_the_model_logp(target, model, rng):
     near = target.sample(rng, 20)
     spread = near.std(axis=0) + 0.1
     far = near + 3 * spread * rng.standard_normal(near.shape)
-    points = np.concatenate([near, far, target.centres])
+    points = np.concatenate([near, far, target.centers])
     logp = on_rows(model, model.compile_logp(mode=PYTHON_MODE), points)
     np.testing.assert_allclose(logp, target.logp(points), rtol=1e-9)
 
 
-def test_gradient_is_finite_at_the_centres(target, model):
+def test_gradient_is_finite_at_the_centers(target, model):
     gradient = model.compile_dlogp(mode=PYTHON_MODE)
-    assert np.isfinite(on_rows(model, gradient, target.centres)).all()
+    assert np.isfinite(on_rows(model, gradient, target.centers)).all()
 
 
 def test_model_starts_inside_the_support(model):
@@ -93,13 +93,13 @@ def test_exact_draws_fall_in_the_modes_by_weight(target, rng):
         assert mass.sum() == pytest.approx(1)
         return
     mass, error = target.region_mass(target.classify, rng, N_EXACT, n_regions=target.n_modes)
-    # Overlap moves about 1e-4 of the mass between neighbours in paper2d and twenty.
+    # Overlap moves about 1e-4 of the mass between neighbors in paper2d and twenty.
     assert np.all(np.abs(mass - target.weights) < 5 * error + 3e-4)
     assert target.weights.sum() == pytest.approx(1)
 
 
-def test_each_centre_is_in_its_own_mode(target):
-    assert list(target.classify(target.centres)) == list(range(target.n_modes))
+def test_each_center_is_in_its_own_mode(target):
+    assert list(target.classify(target.centers)) == list(range(target.n_modes))
 
 
 def test_draws_follow_the_density(target, rng):
@@ -164,7 +164,7 @@ def test_docs_pair_evidence_by_quadrature_on_the_logit_scale():
         lambda z: float(np.exp(target.logp(np.array([[z]])))[0]),
         -4,
         4,
-        points=list(target.centres.ravel()),
+        points=list(target.centers.ravel()),
         limit=200,
     )
     assert np.log(value) == pytest.approx(target.log_z, abs=1e-8)

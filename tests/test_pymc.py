@@ -1,0 +1,62 @@
+"""Every private name of PyMC that the package relies on is there, on the PyMC installed."""
+
+import importlib
+import inspect
+import re
+from pathlib import Path
+
+import pymc as pm
+import pytest
+
+from pymc_spectral import _pymc
+
+SOURCE = Path(_pymc.__file__).read_text()
+
+
+def owner_of(path: str):
+    """Module or class of a dotted path."""
+    parts = path.split(".")
+    for n in range(len(parts), 0, -1):
+        try:
+            found = importlib.import_module(".".join(parts[:n]))
+        except ImportError:
+            continue
+        for name in parts[n:]:
+            found = getattr(found, name)
+        return found
+    raise ImportError(path)
+
+
+INSTALLED = tuple(int(part) for part in pm.__version__.split(".")[:2])
+THERE = [entry for entry in _pymc.PRIVATE_NAMES if entry.since <= INSTALLED]
+
+
+@pytest.mark.parametrize("entry", THERE, ids=lambda entry: entry.owner)
+def test_listed_names_exist(entry):
+    owner = owner_of(entry.owner)
+    classes = inspect.getmro(owner) if inspect.isclass(owner) else ()
+    sources = [inspect.getsource(cls) for cls in classes if cls.__module__.startswith("pymc")]
+    for name in entry.names:
+        of_instances = any(re.search(rf"self\.{name}\b", source) for source in sources)
+        of_fields = any(name in getattr(cls, "__annotations__", {}) for cls in classes)
+        assert hasattr(owner, name) or of_instances or of_fields, f"{entry.owner} has no {name}"
+
+
+def test_a_name_that_is_gone_would_be_noticed():
+    gone = _pymc.PrivateName("pymc.backends.base.MultiTrace", ("_no_such_thing",), "")
+    with pytest.raises(AssertionError, match="_no_such_thing"):
+        test_listed_names_exist(gone)
+
+
+def test_every_private_name_that_is_used_is_listed():
+    """Attributes with a leading underscore in the module, but those of its own classes."""
+    code = SOURCE[SOURCE.index("def exact_rounding") :]
+    used = set(re.findall(r"\.(_[a-z][a-z_]*)\b", code)) | set(re.findall(r'"(_[a-z_]+)"', code))
+    own = {"_reweights_spectral_draws", "_replace", "_getframe"}
+    listed = {name for entry in _pymc.PRIVATE_NAMES for name in entry.names}
+    assert used - own <= listed
+
+
+def test_the_installed_series_is_one_that_was_checked():
+    series = {version.split(".")[0] for version in _pymc.CHECKED_ON}
+    assert pm.__version__.split(".")[0] in series
