@@ -26,7 +26,7 @@ from pymc_spectral.diagnostics.efficiency import (
     recommended_landmarks,
 )
 from pymc_spectral.diagnostics.report import diagnose
-from pymc_spectral.partition.estimators import KMeansPartition, SpectralPartition
+from pymc_spectral.partition.clusterers import KMeansPartition, SpectralPartition
 from pymc_spectral.plots.cells import plot_cells
 from pymc_spectral.plots.overview import plot_overview
 from pymc_spectral.plots.partition import plot_partition

@@ -16,7 +16,7 @@ from scipy.fft import irfft, next_fast_len, rfft
 from scipy.special import ndtri
 from scipy.stats import rankdata
 
-from pymc_spectral._chunks import fitting, slices
+from pymc_spectral._row_blocks import fitting, slices
 
 __all__ = [
     "bulk_ess",

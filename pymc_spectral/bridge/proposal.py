@@ -47,7 +47,7 @@ _LEAST_REGULAR = 1e-10
 
 # A refit waits until the past has grown by this factor and this number of draws. The factor lowers
 # the error against doubling, see the notes of StreamingProposal; the number is a heuristic, that
-# of rows which the bridge tells apart from the next (bridge/draws_by_fit.py).
+# of rows which the bridge tells apart from the next (bridge/runs_between_refits.py).
 _GROWTH = 1.25
 _MIN_STEP = 50
 # Draws of its own on which a fit stands alone, without the seed points: this many, and this many a

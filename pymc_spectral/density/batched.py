@@ -30,7 +30,7 @@ from pytensor.tensor.rewriting.ofg import inline_ofg_node
 
 from pymc_spectral._pymc import exact_rounding
 from pymc_spectral.density.model_graph import Layout, ScalarGraph, gradient_of, scalar_graph
-from pymc_spectral.density.row_processes import RowProcesses, available_cores
+from pymc_spectral.density.parallel_rows import RowProcesses, available_cores
 
 __all__ = ["BatchedDensity", "batched_density"]
 

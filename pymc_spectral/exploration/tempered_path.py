@@ -22,7 +22,7 @@ from scipy.linalg import solve_triangular
 from pymc_spectral._validate import one_of
 from pymc_spectral.density.batched import BatchedDensity
 from pymc_spectral.density.model_graph import forward_graphs
-from pymc_spectral.exploration.reference import fit_normal
+from pymc_spectral.exploration.normal_reference import fit_normal
 
 __all__ = [
     "NormalPath",

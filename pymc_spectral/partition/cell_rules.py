@@ -15,7 +15,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from pymc_spectral._chunks import fitting, slices
+from pymc_spectral._row_blocks import fitting, slices
 
 __all__ = ["RULES", "DiscriminantRule", "Floats", "Ints", "NystromRule", "Rule", "VoronoiRule"]
 

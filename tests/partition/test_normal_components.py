@@ -6,7 +6,7 @@ from scipy.stats import multivariate_normal
 
 from pymc_spectral import targets
 from pymc_spectral.partition.cell_rules import DiscriminantRule
-from pymc_spectral.partition.component_rule import discriminant_rule
+from pymc_spectral.partition.discriminant_fit import discriminant_rule
 from pymc_spectral.partition.normal_components import (
     MIXTURE_MAX_DIM,
     Shape,

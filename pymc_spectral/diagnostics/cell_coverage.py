@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from scipy.spatial.distance import cdist
 
 from pymc_spectral.partition.cell_rules import Floats, Ints
-from pymc_spectral.partition.joining import LogDensity, lowest_between, representative
+from pymc_spectral.partition.segment_joining import LogDensity, lowest_between, representative
 from pymc_spectral.partition.spectrum import standardization
 
 __all__ = ["MAX_COMPARED", "Coverage", "coverage"]

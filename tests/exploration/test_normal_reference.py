@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from hand_density import HandDensity
 
-from pymc_spectral.exploration.reference import INFLATE, fit_normal
+from pymc_spectral.exploration.normal_reference import INFLATE, fit_normal
 
 
 def rng(seed=0):

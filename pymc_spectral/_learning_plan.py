@@ -13,7 +13,7 @@ from typing import Any, Literal
 from pymc_spectral._validate import as_options, check_rounds
 from pymc_spectral.exploration.explorers import check_explore
 from pymc_spectral.exploration.tempering import TemperingConfig
-from pymc_spectral.partition.estimators import (
+from pymc_spectral.partition.clusterers import (
     KMeansPartition,
     SpectralPartition,
     check_partition,

@@ -13,7 +13,7 @@ from typing import Any, Protocol
 import numpy as np
 import xarray as xr
 
-from pymc_spectral.diagnostics.coverage import Coverage
+from pymc_spectral.diagnostics.cell_coverage import Coverage
 from pymc_spectral.partition.cell_rules import RULES, Rule
 
 __all__ = ["STRETCHES", "exploration_group", "partition_group", "rule_from"]

@@ -16,7 +16,7 @@ from pytensor.graph.op import Op
 
 from pymc_spectral.density import row_processes as processes
 from pymc_spectral.density.batched import batched_density
-from pymc_spectral.density.row_processes import MAX_CORES, RowProcesses, available_cores
+from pymc_spectral.density.parallel_rows import MAX_CORES, RowProcesses, available_cores
 
 # Right or wrong does not depend on the linker, and this one spares minutes of compilation.
 PYTHON = Mode(linker="py", optimizer="fast_compile")

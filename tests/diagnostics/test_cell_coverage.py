@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from pymc_spectral.diagnostics.coverage import DEEPEST, MAX_COMPARED, coverage
+from pymc_spectral.diagnostics.cell_coverage import DEEPEST, MAX_COMPARED, coverage
 
 GAP = 6.0
 

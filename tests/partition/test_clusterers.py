@@ -13,7 +13,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from pymc_spectral import KMeansPartition, SpectralPartition, targets
 from pymc_spectral.partition.cell_rules import DiscriminantRule, NystromRule
-from pymc_spectral.partition.component_rule import mend_islands
+from pymc_spectral.partition.discriminant_fit import mend_islands
 from pymc_spectral.partition.spectrum import spectral_embedding
 
 TARGETS = {

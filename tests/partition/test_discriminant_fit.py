@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from sklearn.neighbors import kneighbors_graph
 
 from pymc_spectral import targets
-from pymc_spectral.partition.component_rule import (
+from pymc_spectral.partition.discriminant_fit import (
     FULL_MAX_DIM,
     discriminant_rule,
     keeps,

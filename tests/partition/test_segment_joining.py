@@ -6,8 +6,8 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from pymc_spectral import targets
-from pymc_spectral.partition.estimators import KERNEL_VALLEY
-from pymc_spectral.partition.joining import (
+from pymc_spectral.partition.clusterers import KERNEL_VALLEY
+from pymc_spectral.partition.segment_joining import (
     VERY_LOW,
     join_segments,
     kernel_log_density,
