@@ -13,10 +13,10 @@ The method of Basse, Pillai & Smith, a folder for each stage, in the order in wh
 - ``plots``: pictures of a result.
 - ``targets``: models with exact answers, for tests, examples and benchmarks.
 
-``step`` joins the stages and meets PyMC's contract. Modules with a leading underscore serve all
-folders: ``_step_arguments`` (arguments checked as a whole), ``_pymc`` (every private name of PyMC),
-``_inference_data`` (InferenceData and DataTree in and out), ``_validate``, ``_autocorrelation``,
-``_chunks`` and ``_progress``.
+``step`` joins the stages and meets PyMC's contract; ``_learning_plan`` checks, as a whole, what a
+step is asked to learn its cells from. The other modules with a leading underscore serve all
+folders: ``_pymc`` (every private name of PyMC), ``_inference_data`` (InferenceData and DataTree in
+and out), ``_validate``, ``_autocorrelation``, ``_row_blocks`` and ``_progress``.
 """
 
 from pymc_spectral._version import __version__ as __version__

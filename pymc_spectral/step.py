@@ -17,6 +17,7 @@ from pymc.step_methods.compound import BlockedStep, Competence, StepMethodState
 from pymc.step_methods.state import DataClassState, WithSamplingState, dataclass_state
 
 from pymc_spectral._inference_data import close_groups, open_groups, stat_values
+from pymc_spectral._learning_plan import N_LANDMARKS, ROUND_DRAWS, LearningPlan
 from pymc_spectral._progress import ScanProgress
 from pymc_spectral._pymc import (
     PyMCCall,
@@ -27,7 +28,6 @@ from pymc_spectral._pymc import (
     install,
     register,
 )
-from pymc_spectral._learning_plan import N_LANDMARKS, ROUND_DRAWS, LearningPlan
 from pymc_spectral._validate import as_options, check_names, check_seed, check_vars, one_of
 from pymc_spectral.bridge.estimate import BridgeError, BridgeKind
 from pymc_spectral.bridge.proposal import ProposalKind, StreamingProposal

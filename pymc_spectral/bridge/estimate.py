@@ -32,9 +32,9 @@ from scipy.special import chdtri, log_expit
 
 from pymc_spectral._autocorrelation import variance_left
 from pymc_spectral._validate import one_of
-from pymc_spectral.bridge.runs_between_refits import Series, draw_series, number_runs, run_means
 from pymc_spectral.bridge.log_sums import log_mean, log_sum, relative_terms
 from pymc_spectral.bridge.pareto import pareto_k
+from pymc_spectral.bridge.runs_between_refits import Series, draw_series, number_runs, run_means
 
 __all__ = ["BridgeError", "BridgeEstimate", "BridgeKind", "bridge_estimate"]
 

@@ -25,8 +25,8 @@ from pymc_spectral.partition.cell_rules import (
     Rule,
     VoronoiRule,
 )
-from pymc_spectral.partition.discriminant_fit import discriminant_rule
 from pymc_spectral.partition.config import Extension, KMeansConfig, SpectralConfig, as_covariance
+from pymc_spectral.partition.discriminant_fit import discriminant_rule
 from pymc_spectral.partition.segment_joining import (
     LogDensity,
     join_segments,

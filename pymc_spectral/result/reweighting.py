@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from pymc_spectral._row_blocks import slices
 from pymc_spectral._inference_data import close_groups, columns_of, open_groups, stat_values
+from pymc_spectral._row_blocks import slices
 from pymc_spectral._version import __version__
 from pymc_spectral.bridge.estimate import BridgeError, BridgeKind
 from pymc_spectral.bridge.weights import BRIDGE_STATS, WEIGHING_STATS, Weighing, weigh

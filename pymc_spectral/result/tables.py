@@ -15,8 +15,8 @@ import pandas as pd
 import xarray as xr
 
 from pymc_spectral._autocorrelation import rank_rhat
-from pymc_spectral._row_blocks import fitting, slices
 from pymc_spectral._inference_data import choose_variables, columns_of, hdi_names
+from pymc_spectral._row_blocks import fitting, slices
 from pymc_spectral.bridge.weights import Weighing, cell_of_chain, weigh
 from pymc_spectral.result.means import (
     CONSTANT,

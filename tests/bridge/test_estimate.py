@@ -8,10 +8,10 @@ from scipy import stats
 from scipy.special import logsumexp
 from synthetic import ar1, chains_with_bridge_terms
 
-from pymc_spectral.bridge.runs_between_refits import number_runs
 from pymc_spectral.bridge.estimate import BridgeError, bridge_estimate
 from pymc_spectral.bridge.pareto import pareto_k
 from pymc_spectral.bridge.proposal import Proposal
+from pymc_spectral.bridge.runs_between_refits import number_runs
 
 KINDS = ("optimal", "geometric")
 PROPOSALS = ("normal", "student")

@@ -14,7 +14,7 @@ from pytensor.compile.mode import Mode
 from pytensor.graph.basic import Apply
 from pytensor.graph.op import Op
 
-from pymc_spectral.density import row_processes as processes
+from pymc_spectral.density import parallel_rows as processes
 from pymc_spectral.density.batched import batched_density
 from pymc_spectral.density.parallel_rows import MAX_CORES, RowProcesses, available_cores
 

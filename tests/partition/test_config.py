@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from pymc_spectral import KMeansPartition, SpectralPartition
-from pymc_spectral.partition.config import as_covariance
 from pymc_spectral.partition.clusterers import check_partition, unfitted
+from pymc_spectral.partition.config import as_covariance
 
 NEGATIVE = np.diag([1.0, -1.0])
 
