@@ -8,7 +8,7 @@ from helpers import group, make_step, sample
 from scipy import stats
 
 from pymc_spectral import KMeansPartition
-from pymc_spectral.cells import nuts as cell_nuts
+from pymc_spectral.cells import restricted_nuts as cell_nuts
 from pymc_spectral.cells.walk_kernels import JointMetropolis
 from pymc_spectral.partition.cell_rules import VoronoiRule
 

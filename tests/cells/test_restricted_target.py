@@ -8,7 +8,7 @@ import pytest
 from pymc.model.transform import optimization
 
 from pymc_spectral import KMeansPartition, SpectralPartition, targets
-from pymc_spectral.cells import target as restrict
+from pymc_spectral.cells import restricted_target as restrict
 from pymc_spectral.cells.kernels import make_kernel
 from pymc_spectral.cells.restricted_target import (
     NAN_LOGP,
