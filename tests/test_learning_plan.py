@@ -148,7 +148,7 @@ def test_an_estimator_is_copied_and_keeps_its_own_seed():
 def test_the_knobs_of_tempering_may_come_as_an_object():
     config = TemperingConfig(n_rounds=3, n_copies=4)
     options = plan(explore_kwargs=config).explore_options
-    assert TemperingConfig(**options) == config
+    assert vars(TemperingConfig(**options)) == vars(config)
 
 
 def test_a_fitted_partition_is_taken_as_it_is():
