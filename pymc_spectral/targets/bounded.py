@@ -1,5 +1,7 @@
 """Targets of bounded support: a box, and two arcs with hard walls."""
 
+from dataclasses import dataclass
+
 import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
@@ -8,7 +10,38 @@ from numpy.typing import NDArray
 from pymc_spectral.targets.mixtures import normal_mixture
 from pymc_spectral.targets.target import FloatArray, IntArray, Target
 
-__all__ = ["arcs", "docs_pair"]
+__all__ = ["Interval", "arcs", "docs_pair"]
+
+
+@dataclass(frozen=True)
+class Interval:
+    """The range of Uniform variables, and PyMC's logistic map of the real line onto it."""
+
+    low: float
+    high: float
+
+    @property
+    def width(self) -> float:
+        """Length of the interval."""
+        return self.high - self.low
+
+    @property
+    def middle(self) -> float:
+        """Center of the interval."""
+        return (self.low + self.high) / 2
+
+    def constrain(self, z: FloatArray) -> FloatArray:
+        """Map unconstrained values into the interval."""
+        return self.middle + self.width / 2 * np.tanh(np.asarray(z) / 2)
+
+    def unconstrain(self, x: FloatArray) -> FloatArray:
+        """Map values in the interval to the real line."""
+        return 2 * np.arctanh((np.asarray(x) - self.middle) / (self.width / 2))
+
+    def log_prior(self, z: FloatArray) -> FloatArray:
+        """Log density, at each unconstrained value, of a variable uniform in the interval."""
+        # The prior is 1 / width and dx/dz is width s(z) s(-z), s the logistic function.
+        return -np.logaddexp(0, z) - np.logaddexp(0, -z)
 
 
 def docs_pair(n: int = 4) -> Target:
@@ -25,24 +58,17 @@ def docs_pair(n: int = 4) -> Target:
     if n < 1:
         raise ValueError(f"n={n} must be at least 1.")
     mixture = normal_mixture([0.1, 0.9], [np.full(n, 0.5), np.full(n, -0.5)], 0.1**2 * np.eye(n))
+    box = Interval(-2, 2)
 
     def build() -> pm.Model:
         with pm.Model() as model:
-            x = pm.Uniform("x", -2, 2, shape=n)
+            x = pm.Uniform("x", box.low, box.high, shape=n)
             pm.Potential("log_likelihood", mixture.graph(x))
         return model
 
-    def constrain(z: FloatArray) -> FloatArray:
-        return 2 * np.tanh(np.asarray(z) / 2)
-
-    def unconstrain(x: FloatArray) -> FloatArray:
-        return 2 * np.arctanh(np.asarray(x) / 2)
-
     def logp(z: FloatArray) -> FloatArray:
         z = np.atleast_2d(z)
-        # The prior is 1/4 and dx/dz is 4 s(z) s(-z), s the logistic function, in each coordinate.
-        log_prior_on_z = -np.logaddexp(0, z) - np.logaddexp(0, -z)
-        return mixture.logp(constrain(z)) + log_prior_on_z.sum(axis=1)
+        return mixture.logp(box.constrain(z)) + box.log_prior(z).sum(axis=1)
 
     return Target(
         name=f"docs_pair-{n}",
@@ -50,14 +76,14 @@ def docs_pair(n: int = 4) -> Target:
         build=build,
         logp=logp,
         # The box cuts the mixture fifteen standard deviations out: a mass below 1e-49.
-        sample=lambda rng, size: unconstrain(mixture.sample(rng, size)),
-        classify=lambda z: mixture.classify(constrain(z)),
-        centers=unconstrain(mixture.means),
+        sample=lambda rng, size: box.unconstrain(mixture.sample(rng, size)),
+        classify=lambda z: mixture.classify(box.constrain(z)),
+        centers=box.unconstrain(mixture.means),
         weights=mixture.weights,
         mean=mixture.mean,
         variance=mixture.variance,
         log_z=-n * np.log(4.0),
-        constrain=constrain,
+        constrain=box.constrain,
     )
 
 

@@ -9,7 +9,7 @@ from scipy.special import logsumexp
 
 from pymc_spectral.targets.target import FloatArray, IntArray, Target
 
-__all__ = ["LABELS_DATA", "labels", "labels_quadrature"]
+__all__ = ["LABELS_DATA", "labels", "labels_quadrature", "ordering_index"]
 
 # Body lengths (cm) of four year classes of fish, made up: 24 of each, round to the millimetre.
 LABELS_DATA: FloatArray = np.array(
@@ -118,6 +118,27 @@ def _labels_normal(n_components: int) -> tuple[FloatArray, FloatArray]:
     return center, np.full(n_components, precision**-0.5)
 
 
+def ordering_index(means: FloatArray) -> IntArray:
+    """Give the number of each point's labeling, the permutation that its means are sorted by.
+
+    Parameters
+    ----------
+    means : ndarray, shape (m, K)
+        Means of the components, one point a row.
+
+    Returns
+    -------
+    ndarray, shape (m,)
+        Place, in the order of ``itertools.permutations``, of the ranks of each row.
+    """
+    ranks = np.atleast_2d(means).argsort(axis=1).argsort(axis=1)
+    orders = np.array(list(permutations(range(ranks.shape[1]))))
+    base = ranks.shape[1] ** np.arange(ranks.shape[1])
+    index_of_code = np.full(base[-1] * ranks.shape[1], -1)
+    index_of_code[orders @ base] = np.arange(len(orders))
+    return index_of_code[ranks @ base]
+
+
 def labels(K: int = 3) -> Target:
     """K exchangeable means of a normal mixture on fixed data, label switching left in.
 
@@ -133,9 +154,6 @@ def labels(K: int = 3) -> Target:
     y = _labels_data(K)
     orders = list(permutations(range(K)))
     sorted_mean, sorted_variance = (np.array(moments) for moments in _LABELS_MOMENTS[K])
-    base = K ** np.arange(K)
-    index_of_code = np.full(K**K, -1)
-    index_of_code[np.array(orders) @ base] = np.arange(len(orders))
 
     def build() -> pm.Model:
         location, spread = _LABELS_PRIOR
@@ -143,11 +161,6 @@ def labels(K: int = 3) -> Target:
             mu = pm.Normal("mu", location, spread, dims="component")
             pm.NormalMixture("y", w=np.full(K, 1 / K), mu=mu, sigma=_LABELS_SIGMA, observed=y)
         return model
-
-    def classify(points: FloatArray) -> IntArray:
-        # Rank of each coordinate: the labeling that puts the sorted means where they are.
-        ranks = np.atleast_2d(points).argsort(axis=1).argsort(axis=1)
-        return index_of_code[ranks @ base]
 
     def sample(rng: np.random.Generator, n: int) -> FloatArray:
         ordered = _labels_sorted_draws(K, rng, n)
@@ -161,7 +174,7 @@ def labels(K: int = 3) -> Target:
         build=build,
         logp=lambda points: _labels_logp(y, np.atleast_2d(points)),
         sample=sample,
-        classify=classify,
+        classify=ordering_index,
         centers=sorted_mean[np.array(orders)],
         weights=np.full(len(orders), 1 / len(orders)),
         mean=np.full(K, mean),

@@ -35,8 +35,8 @@ class Target:
     logp : callable
         ``logp(points)``: (m, dim) to (m,). Written in NumPy apart from the model, normalized as
         the model is (Jacobians included), so that the two can check each other.
-    sample : callable
-        ``sample(rng, n)``: (n, dim) independent exact draws.
+    sample : callable or None
+        ``sample(rng, n)``: (n, dim) independent exact draws; None where nobody can draw exactly.
     classify : callable
         ``classify(points)``: (m, dim) to (m,), the index of the mode each point belongs to.
     centers : ndarray, shape (n_modes, dim)
@@ -44,23 +44,26 @@ class Target:
     weights : ndarray, shape (n_modes,)
         Mass of each mode. Where modes overlap (``crossing``, ``pair1d`` with a wide s) this is the
         mass of the mixture component; ask :meth:`region_mass` for the mass of a region.
-    mean, variance : ndarray, shape (dim,)
-        Posterior mean and variance of ``variable``, on the scale of the model's own variable.
+    mean, variance : ndarray, shape (size of ``variable``,)
+        Posterior mean and variance of ``variable``, on the scale of the model's own variable. Nan
+        where they do not exist or are not known.
     log_z : float
         Log of the integral of ``exp(logp)``: the log evidence.
     log_z_error : float
         Numerical error of ``log_z``; zero where it is a closed form.
     variable : str
-        Name of the model's one free variable.
+        Name of the free variable that ``mean`` and ``variance`` are about: the model's only one, or
+        where there are several the one that tells the modes apart.
     constrain : callable
-        Unconstrained points to the scale of the model's own variable.
+        ``constrain(points)``: unconstrained points (m, dim) to the values of ``variable``, on its
+        own scale, (m, size of ``variable``).
     """
 
     name: str
     dim: int
     build: Callable[[], pm.Model]
     logp: Callable[[FloatArray], FloatArray]
-    sample: Callable[[np.random.Generator, int], FloatArray]
+    sample: Callable[[np.random.Generator, int], FloatArray] | None
     classify: Callable[[FloatArray], IntArray]
     centers: FloatArray
     weights: FloatArray
@@ -106,6 +109,11 @@ class Target:
         mass, error : ndarray, shape (n_regions,)
             Fraction of the draws in each region and its binomial standard error.
         """
+        if self.sample is None:
+            raise ValueError(
+                f"{self.name} has no exact draws, so the mass of a region is not known; only that "
+                f"of each of its {self.n_modes} modes is, target.weights."
+            )
         region = np.asarray(classify(self.sample(rng, n)))
         mass = np.bincount(region, minlength=n_regions or 0) / n
         return mass, np.sqrt(mass * (1 - mass) / n)
