@@ -1,6 +1,7 @@
 """Targets of bounded support: a box, and two arcs with hard walls."""
 
 from dataclasses import dataclass
+from typing import Literal, get_args
 
 import numpy as np
 import pymc as pm
@@ -11,6 +12,8 @@ from pymc_spectral.targets.mixtures import normal_mixture
 from pymc_spectral.targets.target import FloatArray, IntArray, Target
 
 __all__ = ["Interval", "arcs", "docs_pair"]
+
+SecondArc = Literal["shifted", "printed"]
 
 
 @dataclass(frozen=True)
@@ -87,13 +90,25 @@ def docs_pair(n: int = 4) -> Target:
     )
 
 
-def arcs() -> Target:
-    """Uniform on two interlocking arcs, the paper's Example 2 with its misprint mended [1]_.
+def arcs(second: SecondArc = "shifted") -> Target:
+    """Uniform on two interlocking arcs, the paper's Example 2 [1]_.
 
     Would catch: cells that are convex in disguise (k-means cuts both arcs), a kernel or a bridge
     that needs gradients (there are none) or a finite logp outside the support (it is -inf). The
     density is 1 on the arcs, so that the evidence is their area.
+
+    Parameters
+    ----------
+    second : {"shifted", "printed"}
+        The paper prints the second set as (r cos t, (r - 1) sin t). That is a misprint for
+        (r cos t, r sin t - 1), as in the authors' experiment: ``"shifted"``, an arc of the same
+        area as the first. ``"printed"`` takes it at its word: a flat sliver within the first arc,
+        of weight 0.384.
     """
+    if second not in get_args(SecondArc):
+        raise ValueError(f"second={second!r} is not known; use one of {list(get_args(SecondArc))}.")
+    if second == "printed":
+        return _arcs_as_printed()
     # Angle of either arc from its own axis, and the mean of r^2 when r dr is uniform on [1, 1.1].
     half_angle, mean_r2 = 2 * np.pi / 3, (1 + 1.1**2) / 2
     area = 2 * half_angle * (1.1**2 - 1)
@@ -148,4 +163,78 @@ def arcs() -> Target:
         mean=np.array([0.0, -0.5]),
         variance=np.array([mean_r2 * (0.5 + bend), mean_r2 * (0.5 - bend) + 0.25]),
         log_z=float(np.log(area)),
+    )
+
+
+def _printed_sets(u: FloatArray, t: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Map u = r - 1 and t to points of both sets, (2, ..., 2), and to the Jacobians, (2, ...).
+
+    The angle of the first is counted from the negative half of the x axis.
+    """
+    first = np.stack([-(1 + u) * np.cos(t), (1 + u) * np.sin(t)], axis=-1)
+    second = np.stack([(1 + u) * np.cos(t), u * np.sin(t)], axis=-1)
+    return np.stack([first, second]), np.stack([1 + u + 0 * t, u + np.sin(t) ** 2])
+
+
+def _arcs_as_printed() -> Target:
+    """Make the first arc and the set that the paper prints as the second.
+
+    With u = r - 1 that is {((1 + u) cos t, u sin t)}: parts of ellipses, one within the other,
+    which fill the largest but for what lies left of the straight lines where |t| is at its end.
+    """
+    half_angle, width = 2 * np.pi / 3, 0.1
+    # Gauss-Legendre: twenty nodes integrate these sines and cosines to 15 digits.
+    nodes, weights = np.polynomial.legendre.leggauss(20)
+    u, t = width * (nodes[:, None] + 1) / 2, half_angle * nodes
+    area_element = width / 2 * half_angle * np.outer(weights, weights)
+    points, jacobian = _printed_sets(u, t)
+    mass = jacobian * area_element
+    areas = mass.sum(axis=(1, 2))
+    mean = np.einsum("sut,sutc->c", mass, points) / areas.sum()
+    second_moment = np.einsum("sut,sutc->c", mass, points**2) / areas.sum()
+
+    def on_sets(points: FloatArray) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+        x, y = np.atleast_2d(points).T
+        radius = np.hypot(x, y)
+        in_ellipse = np.hypot(x / (1 + width), y / width) <= 1
+        right_of_ends = np.abs(y) >= -np.sqrt(3) * (x + 0.5)
+        return (radius >= 1) & (radius <= 1 + width) & (x <= radius / 2), in_ellipse & right_of_ends
+
+    def classify(points: FloatArray) -> IntArray:
+        # The sliver lies within the first arc, and comes out through its opening on the right.
+        x, radius = np.atleast_2d(points)[:, 0], np.linalg.norm(np.atleast_2d(points), axis=1)
+        return ((radius < 1) | (x > radius / 2)).astype(int)
+
+    def sample(rng: np.random.Generator, n: int) -> FloatArray:
+        kept = np.empty((0, 2))
+        while len(kept) < n:
+            u, t = rng.uniform(0, width, 2 * n), rng.uniform(-half_angle, half_angle, 2 * n)
+            which = rng.integers(2, size=2 * n), np.arange(2 * n)
+            points, jacobian = (values[which] for values in _printed_sets(u, t))
+            kept = np.concatenate([kept, points[rng.uniform(0, 1 + width, 2 * n) < jacobian]])
+        return kept[:n]
+
+    def build() -> pm.Model:
+        with pm.Model() as model:
+            x = pm.Flat("x", shape=2, initval=[-1.05, 0.0])
+            radius = pt.sqrt((x**2).sum())
+            on_first = (radius >= 1) & (radius <= 1 + width) & (x[0] <= radius / 2)
+            in_ellipse = (x[0] / (1 + width)) ** 2 + (x[1] / width) ** 2 <= 1
+            right_of_ends = pt.abs(x[1]) >= -np.sqrt(3) * (x[0] + 0.5)
+            inside = on_first | (in_ellipse & right_of_ends)
+            pm.Potential("log_density", pt.switch(inside, 0.0, -np.inf))
+        return model
+
+    return Target(
+        name="arcs-printed",
+        dim=2,
+        build=build,
+        logp=lambda points: np.where(np.logical_or(*on_sets(points)), 0.0, -np.inf),
+        sample=sample,
+        classify=classify,
+        centers=np.array([[-1.05, 0.0], [0.0, 0.0]]),
+        weights=areas / areas.sum(),
+        mean=mean,
+        variance=second_moment - mean**2,
+        log_z=float(np.log(areas.sum())),
     )

@@ -12,7 +12,7 @@ from scipy.special import logsumexp
 
 from pymc_spectral.targets.target import FloatArray, IntArray, Target
 
-__all__ = ["crossing", "normal", "normal_mixture", "pair1d", "paper2d", "ten_d", "twenty"]
+__all__ = ["crossing", "normal", "normal_mixture", "pair1d", "paper2d", "ten_d", "twenty", "wide"]
 
 PaperPrior = Literal["flat", "normal", "mixture"]
 
@@ -273,7 +273,51 @@ def normal(d: int, prior: Literal["mvnormal", "flat"] = "mvnormal") -> Target:
     return mixture.target(f"normal-{d}", builders[prior])
 
 
-# --- bounded support ----------------------------------------------------------------------------
+def wide(d: int = 10, log_volumes: ArrayLike = (0.0, 0.0, 0.0), seed: int = 0) -> Target:
+    """Three normals of different shapes, in as many dimensions as wanted, of weights .2, .3, .5.
 
+    The first is correlated evenly (covariance .49 (.6 + .4 I)), the second as a chain (.8 to the
+    power of the lag), the third not at all (standard deviations .5 to 1.5); each is then scaled to
+    its volume. The means are along orthonormal directions; along the line between their means the
+    nearest two are ten standard deviations of the wider one apart.
 
-# --- label switching ----------------------------------------------------------------------------
+    Would catch: estimates, bandwidths and local scales that degrade with dimension where the modes
+    are not all round and alike; if volumes differ, partitions and temperings that follow the
+    height of a mode or its width in place of its mass.
+
+    Parameters
+    ----------
+    d : int
+        Dimension, at least 3.
+    log_volumes : array-like, shape (3,)
+        Log of the product of each component's standard deviations along its principal axes, in
+        nats. Differences of d log r make one r times as wide as another.
+    seed : int
+        Seed of the directions of the means.
+    """
+    volumes = np.asarray(log_volumes, dtype=float)
+    if d < 3:
+        raise ValueError(f"d={d} must be at least 3: there are three orthonormal means.")
+    if volumes.shape != (3,):
+        raise ValueError(f"log_volumes={log_volumes!r} must be three numbers, one per component.")
+    lag = np.abs(np.subtract.outer(np.arange(d), np.arange(d)))
+    shapes = [
+        0.49 * (0.6 + 0.4 * np.eye(d)),
+        0.8**lag,
+        np.diag(np.linspace(0.5, 1.5, d) ** 2),
+    ]
+    covariances = np.array(
+        [
+            shape * np.exp((2 * volume - np.linalg.slogdet(shape)[1]) / d)
+            for shape, volume in zip(shapes, volumes, strict=True)
+        ]
+    )
+    normals = np.random.default_rng(seed).standard_normal((d, 3))
+    directions = np.linalg.qr(normals)[0].T
+    separations = []
+    for i, j in ((0, 1), (0, 2), (1, 2)):
+        between = (directions[i] - directions[j]) / np.sqrt(2)
+        widest = max(between @ covariances[k] @ between for k in (i, j))
+        separations.append(np.sqrt(2 / widest))
+    mixture = normal_mixture([0.2, 0.3, 0.5], 10 / min(separations) * directions, covariances)
+    return mixture.target(f"wide-{d}", lambda: _flat_model(mixture, mixture.means[0]))

@@ -17,10 +17,13 @@ TARGETS = {
     "pair1d-0.4": lambda: targets.pair1d(0.4),
     "crossing": targets.crossing,
     "arcs": targets.arcs,
+    "arcs-printed": lambda: targets.arcs("printed"),
     "docs_pair-4": lambda: targets.docs_pair(4),
     "docs_pair-80": lambda: targets.docs_pair(80),
     "twenty": targets.twenty,
     "ten_d": targets.ten_d,
+    "wide-3": lambda: targets.wide(3),
+    "wide-10": lambda: targets.wide(10, (0, 3, -3)),
     "labels-2": lambda: targets.labels(2),
     "labels-3": lambda: targets.labels(3),
     "labels-4": lambda: targets.labels(4),
@@ -191,6 +194,7 @@ PLANE = {
     "crossing": ((-9, -20), (9, 25), 1e-6),
     "twenty": ((0, -1), (10, 11), 1e-6),
     "arcs": ((-1.3, -2.3), (1.3, 1.3), 5e-3),  # a step at the edges: first order only
+    "arcs-printed": ((-1.2, -1.2), (1.2, 1.2), 5e-3),
     "labels-2": ((5, 5), (25, 25), 1e-6),
     "signs-2-0": ((-5, -5), (5, 5), 1e-6),
     "rings": ((-7.5, -4), (7.5, 4), 1e-6),  # on the logit scale
@@ -220,10 +224,10 @@ def test_evidence_and_moments_on_a_grid(name):
     np.testing.assert_allclose(variance, target.variance, atol=100 * abs_tol)
 
 
-@pytest.mark.parametrize("name", ["arcs", "rings", "bananas"])
+@pytest.mark.parametrize("name", ["arcs", "arcs-printed", "rings", "bananas"])
 def test_draws_fall_in_boxes_by_the_mass_of_the_grid(name, rng):
     # Few draws for a density with steps, of whose boxes the grid knows the mass to one percent.
-    n_draws = 5_000 if name == "arcs" else N_EXACT
+    n_draws = 5_000 if name.startswith("arcs") else N_EXACT
     target, points, mass = on_grid(name, 1001)
     low, high, _ = PLANE[name]
 
@@ -266,6 +270,38 @@ def test_published_truths():
     np.testing.assert_allclose(twenty.mean, [4.478, 4.905], atol=5e-4)
     np.testing.assert_allclose(twenty.variance + twenty.mean**2, [25.60468, 33.91964], atol=2e-3)
     assert np.exp(targets.arcs().log_z) == pytest.approx(0.8796, abs=5e-5)
+
+
+def test_area_of_the_printed_sliver():
+    # The integral of r - cos^2 t over r from 1 to 1.1 and |t| up to h = 2 pi / 3.
+    h = 2 * np.pi / 3
+    sliver = 0.105 * 2 * h - 0.1 * (h + np.sin(2 * h) / 2)
+    target = targets.arcs("printed")
+    assert np.exp(target.log_z) == pytest.approx(0.105 * 2 * h + sliver, rel=1e-12)
+    assert target.weights[1] == pytest.approx(sliver / (0.105 * 2 * h + sliver), rel=1e-12)
+
+
+@pytest.mark.parametrize("d", [3, 30])
+def test_wide_has_the_stated_volumes_and_distances(d, rng):
+    volumes = np.array([0.0, 4.0, -2.0])
+    target = targets.wide(d, volumes)
+    # At its center a component's density is its weight over (2 pi)^(d/2) and its volume.
+    expected = np.log(target.weights) - d / 2 * np.log(2 * np.pi) - volumes
+    np.testing.assert_allclose(target.logp(target.centers), expected, rtol=1e-9)
+    gram = target.centers @ target.centers.T
+    np.testing.assert_allclose(gram, gram[0, 0] * np.eye(3), atol=1e-9)
+
+    draws = target.sample(rng, N_EXACT)
+    mode = target.classify(draws)
+    distances = []
+    for i in range(3):
+        for j in {0, 1, 2} - {i}:
+            line = target.centers[j] - target.centers[i]
+            length = np.linalg.norm(line)
+            distances.append(length / (draws[mode == i] @ line / length).std())
+    # The error of a standard deviation from n draws is 1 / sqrt(2 n) of it.
+    error = 1 / math.sqrt(2 * 0.2 * N_EXACT)
+    assert min(distances) == pytest.approx(10, rel=5 * error)
 
 
 @pytest.mark.parametrize("n_components", [2, 3])
@@ -458,6 +494,9 @@ def test_region_mass_counts_empty_regions(rng):
         (lambda: targets.docs_pair(0), ["n=0", "at least 1"]),
         (lambda: targets.pair1d(-1), ["s=-1", "positive"]),
         (lambda: targets.labels(5), ["K=5", "2, 3, 4"]),
+        (lambda: targets.arcs("mended"), ["'mended'", "shifted", "printed"]),
+        (lambda: targets.wide(2), ["d=2", "at least 3"]),
+        (lambda: targets.wide(3, (0, 1)), ["(0, 1)", "three numbers"]),
         (lambda: targets.galaxies(5), ["K=5", "2, 3, 4"]),
         (lambda: targets.signs(4), ["k=4", "1, 2, 3"]),
         (lambda: targets.signs(2, -1), ["m=-1", "at least 0"]),
