@@ -61,6 +61,7 @@ MEANT = [
         ("rounds", f"exploration.{name}", "points of all rounds, not of the first alone")
         for name in ("points", "logp", "point_cell")
     ),
+    ("rounds", "partition.wandering", "judged by the points of all rounds, not of the first alone"),
 ]
 # Seconds, and PyMC's own clocks, differ between any two runs.
 CLOCKS = {"process_time_diff", "perf_counter_diff", "perf_counter_start", "seconds"}
