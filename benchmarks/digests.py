@@ -45,7 +45,7 @@ def module(now: str, before: str):
 
 
 targets = module("targets", "testing")
-efficiency_ratio = module("diagnostics.efficiency", "efficiency").efficiency_ratio
+efficiency_ratio = module("diagnostics.rules_of_thumb", "efficiency").efficiency_ratio
 
 DRAWS, TUNE = 150, 150
 # Names in files taken before a change of names, and what the arrays are called now.

@@ -20,12 +20,12 @@ and out), ``_validate``, ``_autocorrelation``, ``_row_blocks`` and ``_progress``
 """
 
 from pymc_spectral._version import __version__ as __version__
-from pymc_spectral.diagnostics.efficiency import (
+from pymc_spectral.diagnostics.report import diagnose
+from pymc_spectral.diagnostics.rules_of_thumb import (
     efficiency_ratio,
     landmark_heuristic,
     recommended_landmarks,
 )
-from pymc_spectral.diagnostics.report import diagnose
 from pymc_spectral.partition.clusterers import KMeansPartition, SpectralPartition
 from pymc_spectral.plots.cells import plot_cells
 from pymc_spectral.plots.overview import plot_overview

@@ -43,11 +43,11 @@ from pymc_spectral.bridge.weights import (
     STATS,
     cell_of_chain,
 )
+from pymc_spectral.cells.kernel_choice import NUTS_OPTIONS, KernelName, make_kernel, resolve_kernel
 from pymc_spectral.cells.kernel_protocol import Kernel
-from pymc_spectral.cells.kernels import NUTS_OPTIONS, KernelName, make_kernel, resolve_kernel
 from pymc_spectral.cells.restricted_target import RestrictedTarget, Verdict
 from pymc_spectral.density.batched import BatchedDensity, batched_density
-from pymc_spectral.density.coordinates import coordinate_names
+from pymc_spectral.density.coordinate_names import coordinate_names
 from pymc_spectral.density.fingerprint import ModelFingerprint, fingerprint
 from pymc_spectral.density.model_graph import check_model
 from pymc_spectral.diagnostics.cell_coverage import MAX_COMPARED, Coverage, coverage

@@ -11,7 +11,7 @@ from helpers import group, make_step, sample
 
 import pymc_spectral as ps
 from pymc_spectral._inference_data import LEGACY
-from pymc_spectral.density.coordinates import coordinate_names
+from pymc_spectral.density.coordinate_names import coordinate_names
 
 
 def two_mode_data():

@@ -10,7 +10,7 @@ from pymc.step_methods.compound import BlockedStep
 import pymc_spectral as ps
 from pymc_spectral import targets
 from pymc_spectral.bridge.weights import STATS
-from pymc_spectral.cells.kernels import resolve_kernel
+from pymc_spectral.cells.kernel_choice import resolve_kernel
 
 TARGET = targets.paper2d()
 KERNELS = {

@@ -13,7 +13,6 @@ import xarray as xr
 from pymc_spectral._autocorrelation import rank_rhat
 from pymc_spectral._inference_data import columns_of
 from pymc_spectral.bridge.weights import cell_of_chain
-from pymc_spectral.diagnostics.efficiency import LARGEST, landmarks_of_groups
 from pymc_spectral.diagnostics.findings import (
     Finding,
     Groups,
@@ -22,6 +21,7 @@ from pymc_spectral.diagnostics.findings import (
     from_figures,
     value_of,
 )
+from pymc_spectral.diagnostics.rules_of_thumb import LARGEST, landmarks_of_groups
 from pymc_spectral.diagnostics.thresholds import THRESHOLDS, limit_of
 
 __all__ = ["check_boundary", "check_bridge", "check_chains", "check_errors", "check_modes"]

@@ -26,7 +26,7 @@ from pymc_spectral.density.batched import BatchedDensity
 from pymc_spectral.exploration.ladder import first_betas, respread
 from pymc_spectral.exploration.local_moves import Hamiltonian, Moves, RandomWalk, Replicas
 from pymc_spectral.exploration.tempered_path import Path, PriorSampler, Reference, choose_path
-from pymc_spectral.exploration.tempering_rounds import RoundReport, run_round
+from pymc_spectral.exploration.tempering_round import RoundReport, run_round
 
 __all__ = [
     "TEMPERING_OPTIONS",

@@ -1,4 +1,7 @@
-"""A labeling of draws, compressed into a few Student components per cell."""
+"""A labeling of draws, compressed into a rule of a few Student components per cell.
+
+What describes a single cell is in :mod:`pymc_spectral.partition.normal_components`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Shapes of modes: normal components that describe the draws of a cell."""
+"""Normal components that describe the draws of one cell.
+
+:mod:`pymc_spectral.partition.discriminant_fit` makes the rule of all cells from them.
+"""
 
 from __future__ import annotations
 

@@ -5,7 +5,7 @@ import pymc as pm
 import pytensor.tensor as pt
 import pytest
 
-from pymc_spectral.cells.kernels import make_kernel, resolve_kernel
+from pymc_spectral.cells.kernel_choice import make_kernel, resolve_kernel
 from pymc_spectral.cells.restricted_nuts import CellNUTS
 from pymc_spectral.cells.restricted_target import RestrictedTarget
 from pymc_spectral.partition.cell_rules import VoronoiRule

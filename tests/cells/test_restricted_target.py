@@ -9,7 +9,7 @@ from pymc.model.transform import optimization
 
 from pymc_spectral import KMeansPartition, SpectralPartition, targets
 from pymc_spectral.cells import restricted_target as restrict
-from pymc_spectral.cells.kernels import make_kernel
+from pymc_spectral.cells.kernel_choice import make_kernel
 from pymc_spectral.cells.restricted_target import (
     NAN_LOGP,
     OUTSIDE,

@@ -23,7 +23,7 @@ from pymc_spectral.exploration.tempering import (
     _last_scans,
     temper,
 )
-from pymc_spectral.exploration.tempering_rounds import RoundReport
+from pymc_spectral.exploration.tempering_round import RoundReport
 
 # Python's linker spares minutes of compilation, and these targets are small.
 PYTHON = {"mode": Mode(linker="py", optimizer="fast_compile")}

@@ -8,10 +8,10 @@ from scipy.stats import kstest
 from toy_path import BETAS, GRID, ToyPath
 
 from pymc_spectral._progress import ScanProgress
-from pymc_spectral.exploration import tempering_rounds as rounds
+from pymc_spectral.exploration import tempering_round as rounds
 from pymc_spectral.exploration.ladder import swap_probability
 from pymc_spectral.exploration.local_moves import Hamiltonian, RandomWalk
-from pymc_spectral.exploration.tempering_rounds import run_round, scan
+from pymc_spectral.exploration.tempering_round import run_round, scan
 
 
 def p_values_after_scans(kernel, seed, copies=4000, scans=6):
@@ -38,7 +38,7 @@ def test_a_scan_leaves_the_product_target_unchanged(kernel, monkeypatch):
     def wrong(values, betas):  # The ratio upside down.
         return swap_probability(-values, betas)
 
-    monkeypatch.setattr("pymc_spectral.exploration.tempering_rounds.swap_probability", wrong)
+    monkeypatch.setattr("pymc_spectral.exploration.tempering_round.swap_probability", wrong)
     assert p_values_after_scans(kernel, seed=1).min() < 1e-12
 
 
