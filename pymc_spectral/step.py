@@ -289,7 +289,8 @@ class SpectralPartitionStep(BlockedStep):
         for this_round in range(plan.rounds):
             seed = int(partition_seed.spawn(1)[0].generate_state(1)[0])
             estimator = plan.estimator(this_round, seed)
-            self._adopt(estimator.fit(explored.points, logp=density.logp))
+            gradient = density.logp_and_grad if density.has_gradient else None
+            self._adopt(estimator.fit(explored.points, logp=density.logp, gradient=gradient))
             if this_round < plan.rounds - 1:
                 rng = np.random.default_rng(round_seed.spawn(1)[0])
                 draws = self._round(plan.round_draws[this_round], rng, progressbar)

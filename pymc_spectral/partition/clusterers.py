@@ -26,7 +26,12 @@ from pymc_spectral.partition.cell_rules import (
     VoronoiRule,
 )
 from pymc_spectral.partition.config import Extension, KMeansConfig, SpectralConfig, as_covariance
-from pymc_spectral.partition.discriminant_fit import discriminant_rule
+from pymc_spectral.partition.discriminant_fit import (
+    discriminant_rule,
+    rule_of_basins,
+)
+from pymc_spectral.partition.peaks import Peaks, find_peaks, join_peaks
+from pymc_spectral.partition.quench import Gradient, quench, quench_at_random
 from pymc_spectral.partition.segment_joining import (
     LogDensity,
     join_segments,
@@ -126,6 +131,34 @@ def join(
     return Cells(joined.owner[cells.labels], joined.prominences, rule)
 
 
+def cells_of_peaks(
+    landmarks: Floats,
+    logp: LogDensity,
+    gradient: Gradient | None,
+    config: SpectralConfig,
+    rng: np.random.RandomState,
+) -> tuple[Cells, Peaks]:
+    """Move the landmarks uphill, and join the places where they end unless a valley lies between.
+
+    What is left of the landmarks then tells modes apart, whatever other coordinates there are.
+    """
+    n_steps = int(config.quench)
+    moved = (
+        quench_at_random(landmarks, logp, n_steps, rng)
+        if gradient is None
+        else quench(landmarks, gradient, n_steps)
+    )
+    peaks = find_peaks(landmarks, moved, logp, max(MAX_SEGMENTS, config.wanted), rng)
+    joined = join_peaks(
+        peaks,
+        logp,
+        n_cells=None if config.n_cells == "auto" else config.wanted,
+        valley=config.valley,
+        min_size=int(config.min_landmarks),
+    )
+    return Cells(joined.owner[peaks.segment[peaks.place]], joined.prominences, None), peaks
+
+
 def split(cells: Cells, landmarks: Floats, logp: LogDensity, config: SpectralConfig) -> Cells:
     """Cut cells that hold two modes which the spectrum did not tell apart."""
     auto = config.n_cells == "auto"
@@ -153,9 +186,22 @@ def fill(cells: Cells, landmarks: Floats, wanted: int, rng: np.random.RandomStat
 
 
 def describe(
-    cells: Cells, x: Floats, landmarks: Floats, extension: Extension, rng: np.random.RandomState
+    cells: Cells,
+    x: Floats,
+    landmarks: Floats,
+    extension: Extension,
+    rng: np.random.RandomState,
+    *,
+    basins: bool,
 ) -> Rule:
-    """Return the rule that extends the cells of the landmarks to all points."""
+    """Return the rule that extends the cells of the landmarks to all points.
+
+    `basins` says that landmarks are labeled by the peaks that they climb to.
+    """
+    if basins:
+        rule = rule_of_basins(x, landmarks, cells.labels, cells.n_cells, rng)
+        if rule is not None:
+            return rule
     if cells.rule is None:
         return rule_of_labels(landmarks, cells.labels, int(cells.labels.max()) + 1, rng)
     if extension == "nystrom":
@@ -326,6 +372,12 @@ class SpectralPartition(_Partition):
         this far below the lower of the two. Larger values give fewer cells.
     min_landmarks : int
         A cell with fewer landmarks is joined to its neighbor (``n_cells="auto"`` only).
+    quench : int
+        Evaluations by which each landmark moves uphill at most before landmarks are compared, so
+        that coordinates without modes do not drown those that have some. More of them help where
+        peaks are far or ridges narrow, at that price. 0: landmarks are compared where they are.
+        Needs the log density; ignored with ``affinity="gaussian"``, ``extension="nystrom"`` and
+        ``join=False``, which are the paper's.
     random_state : int, RandomState instance or None
         Seeds the choice of landmarks and k-means.
 
@@ -369,6 +421,7 @@ class SpectralPartition(_Partition):
         n_neighbors: int = 10,
         valley: float = 0.25,
         min_landmarks: int = 5,
+        quench: int = 80,
         random_state: int | np.random.RandomState | None = None,
     ):
         self.n_cells = n_cells
@@ -380,9 +433,17 @@ class SpectralPartition(_Partition):
         self.n_neighbors = n_neighbors
         self.valley = valley
         self.min_landmarks = min_landmarks
+        self.quench = quench
         self.random_state = random_state
 
-    def fit(self, X: ArrayLike, y: Any = None, *, logp: LogDensity | None = None) -> Self:
+    def fit(
+        self,
+        X: ArrayLike,
+        y: Any = None,
+        *,
+        logp: LogDensity | None = None,
+        gradient: Gradient | None = None,
+    ) -> Self:
         """Learn the cells from draws.
 
         Parameters
@@ -394,6 +455,9 @@ class SpectralPartition(_Partition):
         logp : callable, optional
             Log density of an (m, d) array of points, up to a constant, to look for valleys with.
             Without it a kernel estimate from the landmarks is used.
+        gradient : callable, optional
+            Log density and its gradient, (m,) and (m, d), of such an array: landmarks then move
+            uphill by it. Without it they move by trial and error. Ignored without `logp`.
 
         Returns
         -------
@@ -405,22 +469,29 @@ class SpectralPartition(_Partition):
         landmarks = x[choose_landmarks(x, int(config.n_landmarks), rng)]
         joins = config.joins(logp is not None)
 
-        embedding = embed(landmarks, config)
-        segments = cut(embedding, config, joins, rng)
-        cells = Cells(segments.landmark_segment, np.zeros(0), segments)
-        if joins and logp is None:
-            valley = max(config.valley, KERNEL_VALLEY)
-            cells = join(cells, landmarks, kernel_log_density(x), valley, config)
-        elif joins and logp is not None:
-            cells = join(cells, landmarks, logp, config.valley, config)
-            cells = split(cells, landmarks, logp, config)
+        if joins and logp is not None and config.quenches:
+            cells, peaks = cells_of_peaks(landmarks, logp, gradient, config, rng)
+            self.eigenvalues_ = peaks.eigenvalues
+            self.n_segments_ = int(peaks.segment.max()) + 1
+            basins = True
+        else:
+            embedding = embed(landmarks, config)
+            segments = cut(embedding, config, joins, rng)
+            cells = Cells(segments.landmark_segment, np.zeros(0), segments)
+            if joins and logp is None:
+                valley = max(config.valley, KERNEL_VALLEY)
+                cells = join(cells, landmarks, kernel_log_density(x), valley, config)
+            elif joins and logp is not None:
+                cells = join(cells, landmarks, logp, config.valley, config)
+                cells = split(cells, landmarks, logp, config)
+            self.eigenvalues_ = embedding.eigenvalues
+            self.n_segments_ = len(segments.owner)
+            basins = False
         cells = fill(cells, landmarks, config.wanted, rng)
 
         self.landmarks_ = landmarks
-        self.eigenvalues_ = embedding.eigenvalues
-        self.n_segments_ = len(segments.owner)
         self.prominences_ = cells.prominences
-        self.rule_: Rule = describe(cells, x, landmarks, config.extension, rng)
+        self.rule_: Rule = describe(cells, x, landmarks, config.extension, rng, basins=basins)
         self._label_landmarks()
         return self
 
@@ -479,8 +550,15 @@ class KMeansPartition(_Partition):
         self.standardize = standardize
         self.random_state = random_state
 
-    def fit(self, X: ArrayLike, y: Any = None, *, logp: LogDensity | None = None) -> Self:
-        """Learn the cells from draws; `y` and `logp` are ignored."""
+    def fit(
+        self,
+        X: ArrayLike,
+        y: Any = None,
+        *,
+        logp: LogDensity | None = None,
+        gradient: Gradient | None = None,
+    ) -> Self:
+        """Learn the cells from draws; `y`, `logp` and `gradient` are ignored."""
         config = self._config()
         n_cells = config.wanted
         x = self._training_points(X, n_cells)

@@ -47,6 +47,8 @@ class SpectralConfig:
         Depth, in log density, from which a valley keeps two segments apart.
     min_landmarks : int
         A cell with fewer landmarks is joined to its neighbor.
+    quench : int
+        Evaluations by which each landmark moves uphill at most.
     random_state : int, RandomState instance or None
         Seed.
 
@@ -65,6 +67,7 @@ class SpectralConfig:
     n_neighbors: int
     valley: float
     min_landmarks: int
+    quench: int
     random_state: int | np.random.RandomState | None
 
     def __post_init__(self) -> None:
@@ -75,6 +78,7 @@ class SpectralConfig:
         _check_n_landmarks(self.n_landmarks, self.wanted)
         _check_count("n_neighbors", self.n_neighbors, 1)
         _check_count("min_landmarks", self.min_landmarks, 1)
+        _check_count("quench", self.quench, 0)
         if (
             isinstance(self.valley, bool)
             or not isinstance(self.valley, Real)
@@ -104,6 +108,13 @@ class SpectralConfig:
     def wanted(self) -> int:
         """Cells that there must be at least."""
         return 1 if self.n_cells == "auto" else int(self.n_cells)
+
+    @property
+    def quenches(self) -> bool:
+        """Whether landmarks move uphill first: a Nystrom extension knows them only as they were."""
+        return (
+            self.quench > 0 and self.affinity == "self-tuning" and self.extension == "discriminant"
+        )
 
     def joins(self, has_logp: bool) -> bool:
         """Return whether segments are joined, given whether the log density is known."""

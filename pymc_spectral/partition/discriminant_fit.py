@@ -21,7 +21,7 @@ from pymc_spectral.partition.normal_components import (
 )
 from pymc_spectral.partition.spectrum import standardization
 
-__all__ = ["discriminant_rule"]
+__all__ = ["discriminant_rule", "rule_of_basins"]
 
 # Degrees of freedom tried for the discriminant: from the heaviest tails that have a variance to
 # what is a normal for all purposes.
@@ -29,6 +29,9 @@ DISCRIMINANT_DOFS = (3.0, 5.0, 10.0, 30.0, 100.0)
 # The discriminant replaces the Nystrom rule only where it keeps this share of every cell.
 # Heuristic: what is lost lies along boundaries, where little mass is.
 DISCRIMINANT_AGREEMENT = 0.8
+# Of basins it need keep no more than this: where one mode crosses another, basins cut the arm of
+# the one at the other's edge, and components put it together again (heuristic).
+BASIN_KEPT = 0.5
 # Above this dimension a diagonal rule is taken if it reproduces this share of the labels. The
 # dimension is that above which a full rule costs a product per component in the graph of a cell.
 FULL_MAX_DIM = 8
@@ -130,8 +133,57 @@ def discriminant_rule(
     mended = mend_islands(labels, graph)[0]
     sample = x[rng.choice(len(x), min(len(x), LIKELIHOOD_ROWS), replace=False)]
     best = _fit_to_own_labels(x, labels, mended, graph, n_cells, sample, rng)
-    if best is None:
+    return None if best is None else _cheaper_or_whole(x, best, n_cells, sample, rng)
+
+
+def rule_of_basins(
+    x: Floats, landmarks: Floats, labels: Ints, n_cells: int, rng: np.random.RandomState
+) -> DiscriminantRule | None:
+    """Extend the basins of the landmarks' peaks by a few Student components for each.
+
+    Where a landmark climbs to is known, not guessed from distances, so nothing is mended. Points
+    that are no landmarks take the cell that the landmarks' rule gives them, and then help to
+    describe it.
+
+    Parameters
+    ----------
+    x : array (n, d)
+        All points.
+    landmarks : array (N, d)
+    labels : array (N,)
+        Cell of each landmark.
+    n_cells : int
+    rng : RandomState
+
+    Returns
+    -------
+    DiscriminantRule or None
+        None if components do not reproduce the labels of the landmarks.
+    """
+    scale = standardization(x)[1]
+    sample = x[rng.choice(len(x), min(len(x), LIKELIHOOD_ROWS), replace=False)]
+
+    def fitted(rows: Floats, cell: Ints) -> DiscriminantRule:
+        components = [cell_components(rows[cell == c], scale, rng) for c in range(n_cells)]
+        return most_likely_rule(components, sample)
+
+    best = fitted(landmarks, labels)
+    found = best.predict(x)
+    if len(np.unique(found)) == n_cells:
+        again = fitted(x, found)
+        if kept_shares(again.predict(landmarks), labels, n_cells).min() >= (
+            kept_shares(best.predict(landmarks), labels, n_cells).min()
+        ):
+            best = again
+    if kept_shares(best.predict(landmarks), labels, n_cells).min() < BASIN_KEPT:
         return None
+    return _cheaper_or_whole(x, best, n_cells, sample, rng)
+
+
+def _cheaper_or_whole(
+    x: Floats, best: DiscriminantRule, n_cells: int, sample: Floats, rng: np.random.RandomState
+) -> DiscriminantRule:
+    """Return a diagonal rule if it serves as well, or one in which shapes are whole, or `best`."""
     if x.shape[1] > FULL_MAX_DIM:
         # In many dimensions modes that are apart are apart in the diagonal metric too, and the
         # rule is evaluated at every leapfrog step.
@@ -157,8 +209,12 @@ def neighbor_graph(x: Floats) -> csr_matrix:
 
 def keeps(found: Ints, wanted: Ints, n_cells: int) -> bool:
     """Return whether a labeling holds most of every cell of another."""
-    kept = [np.mean(found[wanted == cell] == cell) for cell in range(n_cells)]
-    return min(kept) >= DISCRIMINANT_AGREEMENT
+    return bool(kept_shares(found, wanted, n_cells).min() >= DISCRIMINANT_AGREEMENT)
+
+
+def kept_shares(found: Ints, wanted: Ints, n_cells: int) -> Floats:
+    """Return the share of each cell of one labeling that another keeps."""
+    return np.array([np.mean(found[wanted == cell] == cell) for cell in range(n_cells)])
 
 
 def _fit_to_own_labels(

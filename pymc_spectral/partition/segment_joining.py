@@ -22,10 +22,13 @@ from pymc_spectral.partition.spectrum import standardization
 __all__ = [
     "Joined",
     "LogDensity",
+    "finite",
+    "join_over_passes",
     "join_segments",
     "kernel_log_density",
     "lowest_between",
     "representative",
+    "saddles",
     "split_along_directions",
 ]
 
@@ -222,19 +225,51 @@ def join_segments(
     min_size : int
         With ``n_cells=None``, a cell with fewer rows is joined across its shallowest valley.
     """
-    n_segments = int(segment.max()) + 1
-    if n_segments == 1:
+    if segment.max() == 0:
         return Joined(np.zeros(1, dtype=np.int64), np.zeros(0))
     points, heights = representatives(x, segment, logp)
     saddle = saddles(points, heights, logp)
+    sizes = np.bincount(segment)
+    return join_over_passes(
+        heights, saddle, sizes, n_cells=n_cells, valley=valley, min_size=min_size
+    )
+
+
+def join_over_passes(
+    heights: Floats,
+    saddle: Floats,
+    sizes: Ints,
+    *,
+    n_cells: int | None,
+    valley: float,
+    min_size: int,
+    founds: NDArray[np.bool_] | None = None,
+) -> Joined:
+    """Join segments of known heights over known passes.
+
+    Parameters
+    ----------
+    heights : array (n_segments,)
+        Log density at the peak of each segment.
+    saddle : array (n_segments, n_segments)
+        Log density at the pass between every two.
+    sizes : array (n_segments,)
+        Rows of each segment.
+    n_cells, valley, min_size
+        As in :func:`join_segments`.
+    founds : array (n_segments,) of bool, optional
+        Segments that may become cells of their own. The others are joined to a higher one however
+        deep the valley, as long as there is one that may. Default: all may.
+    """
+    n_segments = len(heights)
+    founds = np.ones(n_segments, dtype=bool) if founds is None or not founds.any() else founds
     # Kruskal's order: the highest passes first. When two peaks meet at a pass, the lower one
     # ends; its height above the pass is its prominence.
     first, second = np.triu_indices(n_segments, 1)
     order = np.argsort(-saddle[first, second], kind="stable")
     edges = [(first[e], second[e], saddle[first[e], second[e]]) for e in order]
-    sizes = np.bincount(segment, minlength=n_segments)
 
-    prominences = np.sort(_merge(heights, edges, np.inf, sizes, 0)[1])[::-1]
+    prominences = np.sort(_merge(heights, edges, np.inf, sizes, 0, founds)[1])[::-1]
     depth = valley
     floor = min_size
     if n_cells is not None:
@@ -242,7 +277,7 @@ def join_segments(
         if n_cells <= len(prominences) and prominences[n_cells - 1] >= valley:
             # More modes than cells asked for: keep the n_cells - 1 most prominent further peaks.
             depth = np.nextafter(prominences[n_cells - 1], np.inf)
-    owner = _merge(heights, edges, depth, sizes, floor)[0]
+    owner = _merge(heights, edges, depth, sizes, floor, founds)[0]
     return Joined(_numbered_by_height(owner, heights), prominences)
 
 
@@ -254,12 +289,22 @@ def _numbered_by_height(owner: Ints, heights: Floats) -> Ints:
 
 
 def _merge(
-    heights: Floats, edges: list, depth: float, sizes: Ints, min_size: int
+    heights: Floats,
+    edges: list,
+    depth: float,
+    sizes: Ints,
+    min_size: int,
+    founds: NDArray[np.bool_],
 ) -> tuple[Ints, Floats]:
-    """Union segments over passes whose lower peak rises less than `depth` above them."""
+    """Union segments over passes whose lower peak rises less than `depth` above them.
+
+    Of two groups of which only one has a segment that founds a cell, the other is the lower one.
+    """
     n = len(heights)
     owner = np.arange(n)
-    peak = heights.copy()
+    # Compared in this order: what founds a cell is above all that does not.
+    rank = np.lexsort((heights, founds)).argsort()
+    peak = np.arange(n)
     count = sizes.copy()
     prominences = []
     for relaxed in (False, True):
@@ -267,10 +312,12 @@ def _merge(
             a, b = owner[a], owner[b]
             if a == b:
                 continue
-            low, high = (a, b) if peak[a] < peak[b] else (b, a)
+            low, high = (a, b) if rank[peak[a]] < rank[peak[b]] else (b, a)
             too_small = relaxed and min(count[a], count[b]) < min_size
-            if peak[low] - height < depth or too_small:
-                prominences.append(peak[low] - height)
+            rise = heights[peak[low]] - height
+            if rise < depth or too_small or not founds[peak[low]]:
+                if founds[peak[low]]:
+                    prominences.append(rise)
                 count[high] += count[low]
                 owner[owner == low] = high
     return owner, np.array(prominences)
