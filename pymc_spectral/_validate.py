@@ -12,7 +12,15 @@ import numpy as np
 import pymc as pm
 from pymc.util import get_value_vars_from_user_vars
 
-__all__ = ["as_options", "check_names", "check_rounds", "check_seed", "check_vars", "one_of"]
+__all__ = [
+    "as_options",
+    "check_jumps",
+    "check_names",
+    "check_rounds",
+    "check_seed",
+    "check_vars",
+    "one_of",
+]
 
 
 def one_of(name: str, value: Any, options: Sequence[str]) -> Any:
@@ -78,6 +86,17 @@ def check_names(name: str, options: Mapping[str, Any], taker: str, known: Iterab
         raise TypeError(
             f"{name} has unknown names {', '.join(unknown)}: {taker} takes {', '.join(known)}."
         )
+
+
+def check_jumps(jumps: Any) -> Any:
+    """Return the number of jumps for each draw, or "auto"."""
+    if jumps == "auto":
+        return jumps
+    if isinstance(jumps, bool) or not isinstance(jumps, int | np.integer) or jumps < 0:
+        raise ValueError(
+            f'jumps={jumps!r} is no number of jumps: pass "auto", or an integer from 0 on.'
+        )
+    return int(jumps)
 
 
 def check_seed(random_seed: Any) -> None:

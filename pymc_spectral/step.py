@@ -28,21 +28,32 @@ from pymc_spectral._pymc import (
     install,
     register,
 )
-from pymc_spectral._validate import as_options, check_names, check_seed, check_vars, one_of
+from pymc_spectral._threads import one_thread
+from pymc_spectral._validate import (
+    as_options,
+    check_jumps,
+    check_names,
+    check_seed,
+    check_vars,
+    one_of,
+)
 from pymc_spectral.bridge.estimate import BridgeError, BridgeKind
-from pymc_spectral.bridge.proposal import ProposalKind, StreamingProposal
+from pymc_spectral.bridge.streaming_proposal import ProposalKind, StreamingProposal
 from pymc_spectral.bridge.weights import (
     BOUNDARY_HIT,
     BRIDGE_STATS,
     CELL,
     FRESH_POINT,
+    JUMP_ACCEPTED,
     LOG_TARGET_DRAW,
     MARK,
+    N_JUMPS,
     NAN_LOGP,
     PROPOSAL_FIT,
     STATS,
     cell_of_chain,
 )
+from pymc_spectral.cells.independence_jumps import Jumps
 from pymc_spectral.cells.kernel_choice import NUTS_OPTIONS, KernelName, make_kernel, resolve_kernel
 from pymc_spectral.cells.kernel_protocol import Kernel
 from pymc_spectral.cells.restricted_target import RestrictedTarget, Verdict
@@ -73,8 +84,9 @@ class SpectralPartitionStepState(StepMethodState):
     tune: bool
     current_cell: int
     kernel_step: DataClassState
-    stream: Any
-    pending_start: Any
+    stream: StreamingProposal | None
+    jumps: Jumps | None
+    pending_start: np.ndarray | None
 
 
 class BridgeRow(NamedTuple):
@@ -144,8 +156,15 @@ class SpectralPartitionStep(BlockedStep):
         `rounds` are refused too.
     bridge : {"optimal", "geometric"}
         Bridge function; ``"geometric"`` is the paper's, with a larger error.
-    proposal : {"normal", "student"}
-        Density that the bridge compares each cell with. ``"student"`` for heavy tails.
+    proposal : {"auto", "normal", "student", "mixture"}
+        Density that the bridge compares each cell with, and that jumps are proposed from.
+        ``"auto"``, the default, takes the family that foretells held-out points of the cell best,
+        and adds a wide component. ``"normal"`` and ``"student"`` are the paper's, one ellipsoid for
+        a cell; ``"mixture"`` takes several even where one would do.
+    jumps : int or "auto"
+        Independent proposals to jump to after each draw of the kernel, so that a chain crosses what
+        lies inside its cell. ``"auto"``, the default, decides when tuning ends, by how often they
+        succeed. More of them mix better at the price of one evaluation each; 0 is the paper's.
     pool_fresh : bool
         Keep the values of all variables at the bridge's proposed points, in the group
         ``cell_fresh``, so that :func:`pymc_spectral.summary` can use these points beside the draws:
@@ -218,7 +237,8 @@ class SpectralPartitionStep(BlockedStep):
         round_draws: int | Sequence[int] = ROUND_DRAWS,
         partition: Any = "spectral",
         bridge: BridgeKind = "optimal",
-        proposal: ProposalKind = "normal",
+        proposal: ProposalKind = "auto",
+        jumps: int | Literal["auto"] = "auto",
         pool_fresh: bool = True,
         random_seed: int | None = None,
         progressbar: bool = True,
@@ -232,6 +252,7 @@ class SpectralPartitionStep(BlockedStep):
         self.vars = check_vars(vars, self.model)
         self.bridge = one_of("bridge", bridge, get_args(BridgeKind))
         self.proposal = one_of("proposal", proposal, get_args(ProposalKind))
+        self.n_jumps = check_jumps(jumps)
         self.pool_fresh = bool(pool_fresh)
         self._kernel_kwargs = as_options("kernel_kwargs", kernel_kwargs)
         self._compile_kwargs = as_options("compile_kwargs", compile_kwargs)
@@ -259,7 +280,8 @@ class SpectralPartitionStep(BlockedStep):
         if plan.is_fitted:
             self._adopt(plan.partition)
         else:
-            self.exploration = self._learn(plan, explore, density, learning_seeds, progressbar)
+            with one_thread():
+                self.exploration = self._learn(plan, explore, density, learning_seeds, progressbar)
         install(MARK)
 
     # ------------------------------------------------------------ construction
@@ -291,6 +313,8 @@ class SpectralPartitionStep(BlockedStep):
             estimator = plan.estimator(this_round, seed)
             gradient = density.logp_and_grad if density.has_gradient else None
             self._adopt(estimator.fit(explored.points, logp=density.logp, gradient=gradient))
+            cell = self.partition.predict(explored.points)
+            self._known = [explored.points[cell == k] for k in range(self.n_cells)]
             if this_round < plan.rounds - 1:
                 rng = np.random.default_rng(round_seed.spawn(1)[0])
                 draws = self._round(plan.round_draws[this_round], rng, progressbar)
@@ -309,6 +333,8 @@ class SpectralPartitionStep(BlockedStep):
             )
         self._compile()
         self._members = [self._usable_members(cell) for cell in range(self.n_cells)]
+        # What is known of a cell: landmarks, until all points that the partition learned from are.
+        self._known = list(self._members)
         self._forget_chain()
 
     def _compile(self) -> None:
@@ -357,6 +383,7 @@ class SpectralPartitionStep(BlockedStep):
         self.rng = np.random.default_rng(0)
         self.current_cell = 0
         self.stream: StreamingProposal | None = None
+        self.jumps: Jumps | None = None
         self.pending_start: np.ndarray | None = None
         self._point_map = DictToArrayBijection.map(self._value_point()).point_map_info
 
@@ -391,7 +418,7 @@ class SpectralPartitionStep(BlockedStep):
         self, cell: int, chain: int, rng: np.random.Generator, tune: int, draws: int
     ) -> None:
         """Reset all per-chain state and enter a cell."""
-        kernel_rng, self.rng = rng.spawn(2)
+        kernel_rng, self.rng, fit_rng, jump_rng = rng.spawn(4)
         self._kernel.begin(self._members[cell], kernel_rng, tune, draws)
         self.current_cell = cell
         members = self._members[cell]
@@ -399,7 +426,10 @@ class SpectralPartitionStep(BlockedStep):
         # agreement means something.
         first = chain < self.n_cells
         self.pending_start = members[0 if first else self.rng.integers(len(members))]
-        self.stream = StreamingProposal(members, self.proposal)
+        self.stream = StreamingProposal(self._known[cell], self.proposal, rng=fit_rng)
+        self.jumps = None
+        if self.n_jumps != 0:
+            self.jumps = Jumps(self.n_jumps, self.stream.choice.density, jump_rng)
         self.tune = True
 
     @property
@@ -445,8 +475,12 @@ class SpectralPartitionStep(BlockedStep):
         """End the tuning of the kernel, and fit the bridge's proposal to what it saw."""
         self._tune = False
         self._kernel.step.stop_tuning()
-        if self.stream is not None:
-            self.stream.stop_tuning()
+        if self.stream is None:
+            return
+        self.stream.stop_tuning()
+        if self.jumps is not None:
+            draws = self.stream.tuning_draws
+            self.jumps.settle(self.stream.choice.density, draws, self._logp_here)
 
     def step(self, point: PointType) -> tuple[PointType, StatsType]:
         """Make a draw in the cell, and the four terms that its bridge needs."""
@@ -460,9 +494,19 @@ class SpectralPartitionStep(BlockedStep):
                 draw = self._kernel.draw(point)
         else:
             draw = self._kernel.draw(point)
-        point, stats = draw.point, draw.stats
+        point, stats, logp = draw.point, draw.stats, draw.logp
         x = self._ravel(point)
-        row = WHILE_TUNING if self._tune else self._bridge_row(x, draw.logp)
+        stats[N_JUMPS] = stats[JUMP_ACCEPTED] = 0
+        if self.jumps is not None:
+            if self._tune:
+                self.jumps.observe_work(draw.work)
+            level = self._logp_here(x) if logp is None else float(logp)
+            x, logp, stats[N_JUMPS], stats[JUMP_ACCEPTED] = self.jumps(x, level, self._logp_here)
+            if stats[JUMP_ACCEPTED]:
+                point = self._unravel(x)
+                if "model_logp" in stats:
+                    stats["model_logp"] = logp
+        row = WHILE_TUNING if self._tune else self._bridge_row(x, logp)
         self.stream.observe(x, tuning=self._tune)
         stats[CELL] = self._current_cell
         stats.update(zip(BRIDGE_STATS, row.terms, strict=True))
@@ -486,6 +530,10 @@ class SpectralPartitionStep(BlockedStep):
             proposed,
             found is Verdict.NAN,
         )
+
+    def _logp_here(self, x: np.ndarray) -> float:
+        """Return the log density of a point in the chain's cell, -inf outside."""
+        return self._logp.evaluate(x)[0]
 
     def _ravel(self, point: PointType) -> np.ndarray:
         """Flatten a point into one vector, in the order of the model's value variables."""
@@ -627,7 +675,7 @@ class SpectralPartitionStep(BlockedStep):
         state = self.__dict__.copy()
         for name in ("_target", "_logp", "_kernel", "exploration"):
             state.pop(name, None)
-        state["stream"] = None
+        state["stream"] = state["jumps"] = None
         state["pending_start"] = None
         return state
 

@@ -1,10 +1,6 @@
-"""The bridge's proposal: a normal or Student density fitted to earlier draws of one cell.
+"""A proposal of one ellipsoid: a normal or Student density fitted to the moments of points.
 
-Bridge sampling compares the draws of a chain with points proposed independently from a density
-``p`` that can be sampled and normalized. The closer ``p`` is to the restricted posterior the
-smaller the error, but ``p`` must not be fitted to the very draws it weighs: that biases the log
-mass by about ``-d (d + 3) / (4 n)``. So every chain carries a :class:`StreamingProposal`, which is
-fitted to the past only and refitted as the past grows.
+:mod:`pymc_spectral.bridge.mixture` has densities of other shapes.
 """
 
 from __future__ import annotations
@@ -19,9 +15,9 @@ from scipy.linalg import solve_triangular
 
 from pymc_spectral._validate import one_of
 
-__all__ = ["Proposal", "ProposalKind", "StreamingProposal", "fit_proposal"]
+__all__ = ["EllipsoidKind", "Proposal", "fit_proposal", "scale_of"]
 
-ProposalKind = Literal["normal", "student"]
+EllipsoidKind = Literal["normal", "student"]
 
 STUDENT_DOF = 10.0
 """Degrees of freedom of the Student proposal, the paper's choice."""
@@ -45,21 +41,6 @@ _LEAST_EIGENVALUE = 1e-12
 # that its Cholesky factor exists (heuristic).
 _LEAST_REGULAR = 1e-10
 
-# A refit waits until the past has grown by this factor and this number of draws. The factor lowers
-# the error against doubling, see the notes of StreamingProposal; the number is a heuristic, that
-# of rows which the bridge tells apart from the next (bridge/runs_between_refits.py).
-_GROWTH = 1.25
-_MIN_STEP = 50
-# Draws of its own on which a fit stands alone, without the seed points: this many, and this many a
-# dimension (heuristic; with fewer the shrinkage does most of the work).
-_ENOUGH = 100
-_ENOUGH_BY_DIM = 10
-# Part of the tuning draws that is dropped as warm-up: one in three (heuristic).
-_WARM_UP = 3
-# Draws kept for refits at least, so that thinning leaves enough for the folds.
-_MIN_CAPACITY = _MIN_FOR_FOLDS
-# Rows that the store begins with; it doubles when full, so this only saves memory.
-_FIRST_ROWS = 256
 # Relative to the size of the coordinate: below this its draws count as not varying. Rounding of
 # the mean leaves about 1e-16 times the square root of the number of draws.
 _FLAT = 1e-12
@@ -81,7 +62,7 @@ class Proposal:
         kinds have the same two moments.
     """
 
-    kind: ProposalKind
+    kind: EllipsoidKind
     mean: np.ndarray
     covariance: np.ndarray
     _factor_t: np.ndarray = field(init=False, repr=False, compare=False)
@@ -90,7 +71,7 @@ class Proposal:
 
     def __post_init__(self) -> None:
         """Factor the covariance once, so that single points are cheap."""
-        one_of("proposal", self.kind, get_args(ProposalKind))
+        one_of("proposal", self.kind, get_args(EllipsoidKind))
         mean = np.array(self.mean, dtype=float)
         covariance = np.array(self.covariance, dtype=float)
         if mean.ndim != 1 or covariance.shape != (mean.size, mean.size):
@@ -127,6 +108,16 @@ class Proposal:
         """Dimension d."""
         return self.mean.size
 
+    @property
+    def scale_factor(self) -> np.ndarray:
+        """Lower Cholesky factor of the scale matrix, (d, d); a normal's is its covariance."""
+        return self._factor_t.T
+
+    @property
+    def dof(self) -> float:
+        """Degrees of freedom; infinite for a normal."""
+        return STUDENT_DOF if self.kind == "student" else math.inf
+
     def logpdf(self, x: np.ndarray) -> float | np.ndarray:
         """Return the log density at one point (d,) as a float, or at (m, d) points as (m,)."""
         z = (x - self.mean) @ self._whiten_t
@@ -161,7 +152,7 @@ class Proposal:
 
 
 def fit_proposal(
-    draws: np.ndarray, kind: ProposalKind = "normal", *, fallback_scale: np.ndarray | None = None
+    draws: np.ndarray, kind: EllipsoidKind = "normal", *, fallback_scale: np.ndarray | None = None
 ) -> Proposal:
     """Fit a proposal to the moments of earlier draws, with shrinkage where they are few.
 
@@ -222,6 +213,15 @@ def _checked(draws: np.ndarray) -> np.ndarray:
     if not np.isfinite(draws).all():
         raise ValueError("draws holds values that are not finite; drop them before the fit.")
     return draws
+
+
+def scale_of(points: np.ndarray) -> np.ndarray:
+    """Return a scale for each coordinate, (d,): that of (m, d) points, or 1 where none varies."""
+    if len(points) < 2:
+        return np.ones(points.shape[1])
+    sd = points.std(axis=0, ddof=1)
+    varies = sd > _FLAT * np.abs(points.mean(axis=0))
+    return np.where(varies, sd, np.median(sd[varies]) if varies.any() else 1.0)
 
 
 def _make_regular(correlation: np.ndarray) -> None:
@@ -291,145 +291,3 @@ def _surprise(train: np.ndarray, about: np.ndarray, held: int) -> np.ndarray:
     log_det = np.log(shrunk).sum(axis=0)
     inflation = _INFLATIONS[:, None]
     return quadratic / inflation + held * (log_det + len(train) * np.log(inflation))
-
-
-class StreamingProposal:
-    """The proposal of one chain, fitted to what the chain has already seen.
-
-    Call in this order, for each draw after tuning: take :attr:`current`, weigh the draw with it,
-    then :meth:`observe` the draw. So no draw is ever weighed by a proposal that was fitted to it.
-
-    Parameters
-    ----------
-    seed_points : ndarray, shape (m, d)
-        Points of the cell known before sampling (its landmarks), m >= 1. They alone make the first
-        fit when there was no tuning; they drop out once the chain has ``max(100, 10 d)`` draws.
-    kind : {"normal", "student"}
-        Family of the proposal.
-    capacity : int
-        Draws kept for refits. A full store is thinned to every second draw, so memory is bounded
-        and the whole past stays represented. Larger: slightly better fits in high dimension.
-
-    Attributes
-    ----------
-    n_fits : int
-        Number of fits so far; ``n_fits - 1`` labels the proposal in use.
-
-    Notes
-    -----
-    The first third of the tuning draws is dropped as warm-up. Fits happen at the end of tuning and
-    whenever the number of draws behind the fit has grown by a quarter (and by 50 at least), so
-    their number is logarithmic in that of the draws. Against doubling this lowers the error of the
-    log mass by 10 to 13 % at d = 30 to 100.
-    """
-
-    def __init__(
-        self, seed_points: np.ndarray, kind: ProposalKind = "normal", *, capacity: int = 4096
-    ) -> None:
-        one_of("proposal", kind, get_args(ProposalKind))
-        seeds = np.array(seed_points, dtype=float)
-        if seeds.ndim != 2 or seeds.shape[0] < 1:
-            raise ValueError(f"seed_points has shape {seeds.shape}; expected (m, d) with m >= 1.")
-        if capacity < _MIN_CAPACITY:
-            raise ValueError(f"capacity={capacity} is too small; use at least {_MIN_CAPACITY}.")
-        self.kind = kind
-        self.n_fits = 0
-        self._seeds = seeds
-        self._scale = _seed_scale(seeds)
-        self._enough = max(_ENOUGH, _ENOUGH_BY_DIM * seeds.shape[1])
-        self._tuning_store = _Store(seeds.shape[1], capacity)
-        self._store = _Store(seeds.shape[1], capacity)
-        self._warm: np.ndarray = np.empty((0, seeds.shape[1]))
-        self._tuning = True
-        self._refit_at = 0
-        self._fitted: Proposal | None = None
-
-    def observe(self, x: np.ndarray, *, tuning: bool = False) -> None:
-        """Remember one draw (d,) for later fits; `tuning` says which stage it belongs to."""
-        if tuning:
-            self._tuning_store.append(x)
-            return
-        if self._tuning:
-            self.stop_tuning()
-        self._store.append(x)
-
-    def stop_tuning(self) -> None:
-        """Keep the later tuning draws and have the next :attr:`current` refit."""
-        if not self._tuning:
-            return
-        self._tuning = False
-        kept = self._tuning_store.array()
-        self._warm = kept[len(kept) // _WARM_UP :].copy()
-        self._tuning_store.clear()
-        self._refit_at = 0
-
-    @property
-    def current(self) -> Proposal:
-        """The proposal for the next draw, refitted first if enough draws have come in."""
-        count = self._count()
-        if self._fitted is None or count >= self._refit_at:
-            self._fitted = fit_proposal(self._past(), self.kind, fallback_scale=self._scale)
-            self.n_fits += 1
-            self._refit_at = max(int(_GROWTH * count), count + _MIN_STEP)
-        return self._fitted
-
-    def _count(self) -> int:
-        """Return the number of draws seen that a fit would stand on."""
-        if self._tuning:
-            return self._tuning_store.seen - self._tuning_store.seen // _WARM_UP
-        return len(self._warm) + self._store.seen
-
-    def _past(self) -> np.ndarray:
-        """Return the points of the next fit, in time order."""
-        if self._tuning:
-            kept = self._tuning_store.array()
-            own = kept[len(kept) // _WARM_UP :]
-        else:
-            # When the store was thinned, thin the tuning draws alike: equal weight in time.
-            own = np.concatenate([self._warm[:: self._store.stride], self._store.array()])
-        return own if len(own) >= self._enough else np.concatenate([self._seeds, own])
-
-
-class _Store:
-    """A bounded record of a sequence of points, thinned evenly when full."""
-
-    def __init__(self, dim: int, capacity: int) -> None:
-        self._rows = np.empty((min(capacity, _FIRST_ROWS), dim))
-        self._capacity = capacity
-        self.clear()
-
-    def clear(self) -> None:
-        """Forget everything."""
-        self._kept = 0
-        self.seen = 0
-        self.stride = 1
-
-    def append(self, x: np.ndarray) -> None:
-        """Add a point, or skip it when the store is thinned."""
-        if self.seen % self.stride == 0:
-            if self._kept == self._capacity:
-                half = self._rows[: self._kept : 2].copy()
-                self._kept = len(half)
-                self._rows[: self._kept] = half
-                self.stride *= 2
-            elif self._kept == len(self._rows):
-                grown = np.empty((min(2 * self._kept, self._capacity), self._rows.shape[1]))
-                grown[: self._kept] = self._rows
-                self._rows = grown
-            if self.seen % self.stride == 0:
-                self._rows[self._kept] = x
-                self._kept += 1
-        self.seen += 1
-
-    def array(self) -> np.ndarray:
-        """Return the kept points, (k, d), a view."""
-        return self._rows[: self._kept]
-
-
-def _seed_scale(seeds: np.ndarray) -> np.ndarray:
-    """Return the scale for coordinates whose draws do not vary: that of the seed points, or 1."""
-    if len(seeds) < 2:
-        return np.ones(seeds.shape[1])
-    sd = seeds.std(axis=0, ddof=1)
-    varies = sd > _FLAT * np.abs(seeds.mean(axis=0))
-    return np.where(varies, sd, np.median(sd[varies]) if varies.any() else 1.0)

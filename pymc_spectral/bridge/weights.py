@@ -27,12 +27,14 @@ __all__ = [
     "BRIDGE_STATS",
     "CELL",
     "FRESH_POINT",
+    "JUMP_ACCEPTED",
     "LOG_PROPOSAL_DRAW",
     "LOG_PROPOSAL_FRESH",
     "LOG_TARGET_DRAW",
     "LOG_TARGET_FRESH",
     "MARK",
     "NAN_LOGP",
+    "N_JUMPS",
     "PROPOSAL_FIT",
     "STATS",
     "WEIGHING_STATS",
@@ -52,6 +54,8 @@ LOG_PROPOSAL_FRESH = "log_proposal_fresh"
 PROPOSAL_FIT = "proposal_fit"
 BOUNDARY_HIT = "boundary_hit"
 NAN_LOGP = "nan_logp"
+N_JUMPS = "n_jumps"
+JUMP_ACCEPTED = "jump_accepted"
 
 FRESH_POINT = "fresh_point"
 """Sampler stat that carries a draw's proposed point, until the group ``cell_fresh`` is made."""
@@ -65,6 +69,8 @@ STATS: dict[str, tuple[Any, list[int]]] = {
     PROPOSAL_FIT: (np.int64, []),
     BOUNDARY_HIT: (bool, []),
     NAN_LOGP: (np.int64, []),
+    N_JUMPS: (np.int64, []),
+    JUMP_ACCEPTED: (np.int64, []),
 }
 """Sampler stats of every draw, beside those of the kernel; see ``docs/result.md``."""
 

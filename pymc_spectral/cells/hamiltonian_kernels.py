@@ -73,7 +73,9 @@ class CellTrajectories(_Trajectories):
         """Make one draw; leaving the cell on the way is no rejection."""
         point, [stats] = self.step.step(point)
         seen = self.step.integrator
-        return Draw(point, stats, seen.left_cell, seen.saw_nan, stats["model_logp"])
+        return Draw(
+            point, stats, seen.left_cell, seen.saw_nan, stats["model_logp"], stats["tree_size"]
+        )
 
 
 class WalledTrajectories(_Trajectories):
@@ -90,13 +92,14 @@ class WalledTrajectories(_Trajectories):
         point, [stats] = self.step.step(point)
         # NUTS reports the log density of the draw, others that of the trajectory's end.
         logp = stats["model_logp"] if isinstance(self.step, pm.NUTS) else None
+        work = float(stats.get("tree_size", stats.get("n_steps", 1.0)))
         if not stats["diverging"]:
-            return Draw(point, stats, logp=logp)
+            return Draw(point, stats, logp=logp, work=work)
         error = stats.get("max_energy_error", stats.get("energy_error", 0.0))
         met = verdict(-abs(error))
         if met is not Verdict.INSIDE:
             stats = without_divergence(self.step, stats)
-        return Draw(point, stats, met is Verdict.OUTSIDE, met is Verdict.NAN, logp)
+        return Draw(point, stats, met is Verdict.OUTSIDE, met is Verdict.NAN, logp, work)
 
 
 def _mass_matrix(order: Order) -> tuple[MassMatrix | None, dict[str, Any]]:

@@ -30,6 +30,8 @@ class Draw(NamedTuple):
         of a trajectory that stops at walls: whether that is why it was rejected.
     logp : float, optional
         Log density at the point, where the step method knows it.
+    work : float
+        Evaluations that the draw took, as far as the step method tells.
     """
 
     point: PointType
@@ -37,6 +39,7 @@ class Draw(NamedTuple):
     boundary_hit: bool = False
     nan_logp: bool = False
     logp: float | None = None
+    work: float = 1.0
 
 
 @dataclass(frozen=True)

@@ -20,6 +20,8 @@ __all__ = ["AnyStep", "JointMetropolis", "JointWalk"]
 
 NEVER = 2**62
 """Draws between two tunings of a proposal that is not tuned: PyMC counts down from it."""
+SLICE_STEPS = ("nstep_out", "nstep_in")
+"""Stats of PyMC's slice sampler that count its evaluations."""
 
 
 class JointMetropolis(pm.Metropolis):
@@ -115,4 +117,5 @@ class AnyStep:
     def draw(self, point: PointType) -> Draw:
         """Make one draw."""
         point, [stats] = self.step.step(point)
-        return Draw(point, stats)
+        tried = (stats[name] for name in SLICE_STEPS if name in stats)
+        return Draw(point, stats, work=1.0 + sum(float(np.sum(n)) for n in tried))
