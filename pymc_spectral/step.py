@@ -28,7 +28,7 @@ from pymc_spectral._pymc import (
     install,
     register,
 )
-from pymc_spectral._threads import one_thread
+from pymc_spectral._threads import one_thread, one_thread_if_forked
 from pymc_spectral._validate import (
     as_options,
     check_jumps,
@@ -418,6 +418,7 @@ class SpectralPartitionStep(BlockedStep):
         self, cell: int, chain: int, rng: np.random.Generator, tune: int, draws: int
     ) -> None:
         """Reset all per-chain state and enter a cell."""
+        one_thread_if_forked()
         kernel_rng, self.rng, fit_rng, jump_rng = rng.spawn(4)
         self._kernel.begin(self._members[cell], kernel_rng, tune, draws)
         self.current_cell = cell
@@ -584,6 +585,7 @@ class SpectralPartitionStep(BlockedStep):
         check_route(self._call)
         register(self)
 
+    @one_thread()
     def finish(self, idata: Any, trace: Any) -> Any:
         """Weigh the cells, reweight the draws of all chains, and say what was noticed.
 

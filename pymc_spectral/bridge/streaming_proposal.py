@@ -13,6 +13,7 @@ from typing import Literal, get_args
 
 import numpy as np
 
+from pymc_spectral._threads import one_thread
 from pymc_spectral._validate import one_of
 from pymc_spectral.bridge.family_choice import Choice, Density, choose_family
 from pymc_spectral.bridge.proposal import scale_of
@@ -135,16 +136,20 @@ class StreamingProposal:
         It changes when tuning ends and never after, so that a chain may jump by it.
         """
         if self._choice is None:
-            if self.kind == "normal" or self.kind == "student":
-                self._choice = Choice.fixed(self._past(), self.kind, self._scale)
-            else:
-                self._choice = choose_family(
-                    np.concatenate([self._seeds, self._warm]),
-                    self._rng,
-                    fallback_scale=self._scale,
-                    only_mixtures=self.kind == "mixture",
-                )
+            with one_thread():
+                self._choice = self._choose()
         return self._choice
+
+    def _choose(self) -> Choice:
+        """Choose and fit by what is known now."""
+        if self.kind == "normal" or self.kind == "student":
+            return Choice.fixed(self._past(), self.kind, self._scale)
+        return choose_family(
+            np.concatenate([self._seeds, self._warm]),
+            self._rng,
+            fallback_scale=self._scale,
+            only_mixtures=self.kind == "mixture",
+        )
 
     @property
     def current(self) -> Density:
@@ -156,7 +161,8 @@ class StreamingProposal:
             if choice.refits is None:
                 self._fitted, self._refit_at = choice.density, np.inf
             else:
-                self._fitted = choice.refitted(self._past(), self._scale)
+                with one_thread():
+                    self._fitted = choice.refitted(self._past(), self._scale)
                 self._refit_at = max(int(_GROWTH * count), count + _MIN_STEP)
         return self._fitted
 
