@@ -57,6 +57,7 @@ from pymc_spectral.cells.independence_jumps import Jumps
 from pymc_spectral.cells.kernel_choice import NUTS_OPTIONS, KernelName, make_kernel, resolve_kernel
 from pymc_spectral.cells.kernel_protocol import Kernel
 from pymc_spectral.cells.restricted_target import RestrictedTarget, Verdict
+from pymc_spectral.cells.walls import AT_WALLS, obstacle
 from pymc_spectral.density.batched import BatchedDensity, batched_density
 from pymc_spectral.density.coordinate_names import coordinate_names
 from pymc_spectral.density.fingerprint import ModelFingerprint, fingerprint
@@ -72,6 +73,8 @@ from pymc_spectral.result.bridge_points import with_proposed_points
 from pymc_spectral.result.reweighting import reweighted
 
 __all__ = ["SpectralPartitionStep"]
+
+_log = logging.getLogger("pymc.pymc_spectral")
 
 STRAY_SHARE = 0.01
 """An explored point that is no draw, lower than all but this share of the draws, is a stray one."""
@@ -138,9 +141,10 @@ class SpectralPartitionStep(BlockedStep):
         missed.
     kernel : {"nuts", "metropolis", "slice"} or step class, optional
         What moves inside a cell. Default ``"nuts"``, or ``"slice"`` if the model has no
-        gradients. ``"metropolis"`` moves all coordinates at once by the partition's `Q` if it
-        has one (the paper's choice, not tuned), else by a tuned covariance of the cell. Any
-        other PyMC step class that takes its density from ``model.logp()`` works too.
+        gradients, if they vanish, or if the explored points lie between hard walls.
+        ``"metropolis"`` moves all coordinates at once by the partition's `Q` if it has one (the
+        paper's choice, not tuned), else by a tuned covariance of the cell. Any other PyMC step
+        class that takes its density from ``model.logp()`` works too.
     rounds : int
         How often to partition (the paper's ell). After each round but the last, short chains
         run in the cells, and their draws join the points for the next partition.
@@ -271,6 +275,13 @@ class SpectralPartitionStep(BlockedStep):
         self._kernel_class, self.kernel_name = resolve_kernel(
             kernel, density.has_gradient, self._compile_kwargs
         )
+        # Options of the kernel or of its compilation say that the user counts on NUTS.
+        self._kernel_is_free = (
+            kernel is None
+            and density.has_gradient
+            and not self._kernel_kwargs
+            and not self._compile_kwargs
+        )
         if self.kernel_name == "nuts":
             check_names("kernel_kwargs", self._kernel_kwargs, "pm.NUTS", NUTS_OPTIONS)
         self._learned_from: ModelFingerprint = fingerprint(self.model)
@@ -308,6 +319,8 @@ class SpectralPartitionStep(BlockedStep):
             progressbar=progressbar,
             **plan.explore_options,
         )
+        if self._kernel_is_free:
+            self._mind_obstacles(explored.points, density, np.random.default_rng(explore_seed))
         for this_round in range(plan.rounds):
             seed = int(partition_seed.spawn(1)[0].generate_state(1)[0])
             estimator = plan.estimator(this_round, seed)
@@ -320,6 +333,16 @@ class SpectralPartitionStep(BlockedStep):
                 draws = self._round(plan.round_draws[this_round], rng, progressbar)
                 explored = explored.with_draws(draws, density.logp(draws))
         return explored
+
+    def _mind_obstacles(
+        self, points: np.ndarray, density: BatchedDensity, rng: np.random.Generator
+    ) -> None:
+        """Take a kernel that copes, where trajectories would run into walls."""
+        found = obstacle(points, density.logp, density.logp_and_grad, rng)
+        if found is None:
+            return
+        self._kernel_class, self.kernel_name = resolve_kernel(AT_WALLS, True, {})
+        _log.info('Kernel "%s" instead of NUTS: %s.', self.kernel_name, found)
 
     def _adopt(self, partition: Any) -> None:
         """Take a fitted partition and compile the restricted target and its kernel."""
@@ -620,7 +643,7 @@ class SpectralPartitionStep(BlockedStep):
                 log_findings(findings)
         except Exception:
             # Hours of sampling are worth more than what can be said about them.
-            logging.getLogger("pymc.pymc_spectral").warning(
+            _log.warning(
                 "The result could not be checked; draws and weights are complete.", exc_info=True
             )
         return close_groups(groups, like=idata)

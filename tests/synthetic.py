@@ -11,7 +11,8 @@ import xarray as xr
 from scipy.signal import lfilter
 from scipy.stats import norm
 
-from pymc_spectral.bridge.proposal import StreamingProposal, fit_proposal
+from pymc_spectral.bridge.proposal import fit_proposal
+from pymc_spectral.bridge.streaming_proposal import StreamingProposal
 from pymc_spectral.bridge.weights import BRIDGE_STATS
 
 LOG_NORMAL = 0.4

@@ -60,7 +60,9 @@ class StreamingProposal:
     Attributes
     ----------
     n_fits : int
-        Number of fits so far; ``n_fits - 1`` labels the proposal in use.
+        Number of fits so far; ``n_fits - 1`` labels the proposal in use. A proposal that is not
+        fitted again gets another label all the same: stretches of a chain are then compared, and
+        a chain that has settled elsewhere is noticed.
 
     Notes
     -----
@@ -158,12 +160,12 @@ class StreamingProposal:
         if self._fitted is None or count >= self._refit_at:
             choice = self.choice
             self.n_fits += 1
+            self._refit_at = max(int(_GROWTH * count), count + _MIN_STEP)
             if choice.refits is None:
-                self._fitted, self._refit_at = choice.density, np.inf
+                self._fitted = choice.density
             else:
                 with one_thread():
                     self._fitted = choice.refitted(self._past(), self._scale)
-                self._refit_at = max(int(_GROWTH * count), count + _MIN_STEP)
         return self._fitted
 
     def _count(self) -> int:

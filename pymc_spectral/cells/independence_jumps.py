@@ -32,8 +32,9 @@ WANTED_SUCCESS = 0.5
 # But no more of them than half of the evaluations that the kernel makes by itself: jumps that fail
 # may cost no more than half as much again.
 SHARE_OF_KERNEL = 0.5
-# Points on either side from which the acceptance is foretold: all pairs of them count.
-TRIED = 50
+# Points on either side from which the acceptance is foretold: all pairs of them count, and one
+# success in a hundred is seen.
+TRIED = 200
 # Below this acceptance, fewer than one success in ten thousand draws, they are left out.
 HOPELESS = 1e-4
 
@@ -92,6 +93,7 @@ class Jumps:
         self._density = density
         self._rng = rng
         self._work = self._n_draws = 0.0
+        self._accepted = 0
         self.per_draw = WHILE_TUNING if wanted == "auto" else int(wanted)
 
     def settle(self, density: JumpDensity, draws: np.ndarray, logp: Logp) -> None:
@@ -108,7 +110,9 @@ class Jumps:
         self._density = density
         if self._wanted != "auto" or len(draws) == 0:
             return
-        success = self.foretold_acceptance(draws, logp)
+        # The density is a better one than before, but what has succeeded can.
+        seen = self._accepted / max(self._n_draws, 1.0)
+        success = max(seen, self.foretold_acceptance(draws, logp))
         if success < HOPELESS:
             self.per_draw = 0
             return
@@ -154,4 +158,5 @@ class Jumps:
             if math.log1p(-self._rng.random()) < there - log_density - ratio:
                 x, level, ratio = proposed, there, there - log_density
                 accepted += 1
+        self._accepted += accepted
         return Jumped(x, level, self.per_draw, accepted)
