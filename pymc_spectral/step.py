@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Literal, NamedTuple, Self, get_args
 
 import numpy as np
@@ -63,14 +63,21 @@ from pymc_spectral.density.coordinate_names import coordinate_names
 from pymc_spectral.density.fingerprint import ModelFingerprint, fingerprint
 from pymc_spectral.density.model_graph import check_model
 from pymc_spectral.diagnostics.cell_coverage import MAX_COMPARED, Coverage, coverage
+from pymc_spectral.diagnostics.failed_cells import failed_cells
+from pymc_spectral.diagnostics.findings import Finding
 from pymc_spectral.diagnostics.report import find, log_findings, with_findings
-from pymc_spectral.diagnostics.saved_groups import exploration_group, partition_group
+from pymc_spectral.diagnostics.saved_groups import (
+    exploration_group,
+    independent_points,
+    partition_group,
+)
 from pymc_spectral.exploration.explorers import Exploration, unconstrained_draws
 from pymc_spectral.exploration.explorers import explore as explore_model
 from pymc_spectral.exploration.tempering import TemperingConfig
 from pymc_spectral.partition.config import as_covariance
 from pymc_spectral.result.bridge_points import with_proposed_points
-from pymc_spectral.result.reweighting import reweighted
+from pymc_spectral.result.reweighting import DRAWS_BY_TEMPERING, reweighted, weighing_of
+from pymc_spectral.result.tempering_floor import Tempered, masses_of, with_draws_of
 
 __all__ = ["SpectralPartitionStep"]
 
@@ -620,13 +627,14 @@ class SpectralPartitionStep(BlockedStep):
             What PyMC made it from; it can evaluate all variables at a point.
         """
         groups = open_groups(idata)
+        names, compute = all_variables_at(trace)
+
+        def values_at(x: np.ndarray) -> Sequence[np.ndarray]:
+            return compute(*self._unravel(x).values())
+
         if self.pool_fresh:
-            names, compute = all_variables_at(trace)
             groups = with_proposed_points(
-                groups,
-                names,
-                lambda x: compute(*self._unravel(x).values()),
-                progressbar=self._call.progressbar,
+                groups, names, values_at, progressbar=self._call.progressbar
             )
         try:
             groups = reweighted(
@@ -637,7 +645,7 @@ class SpectralPartitionStep(BlockedStep):
             raise
         try:
             groups |= self._what_was_learned(groups)
-            findings = find(groups)
+            groups, findings = self._with_floor(groups, names, values_at)
             groups["cells"] = with_findings(groups["cells"], findings)
             if self._call.log:
                 log_findings(findings)
@@ -647,6 +655,49 @@ class SpectralPartitionStep(BlockedStep):
                 "The result could not be checked; draws and weights are complete.", exc_info=True
             )
         return close_groups(groups, like=idata)
+
+    def _with_floor(
+        self,
+        groups: dict[str, xr.Dataset],
+        names: Sequence[str],
+        values_at: Callable[[np.ndarray], Sequence[np.ndarray]],
+    ) -> tuple[dict[str, xr.Dataset], list[Finding]]:
+        """Let tempering's points stand in for cells that failed; return what is to be said."""
+        findings = find(groups)
+        tempered = self._tempered(groups)
+        if tempered is None:
+            return groups, findings
+        failed = failed_cells(groups, findings, tempered.n_effective, tempered.share_error)
+        if not failed:
+            return groups, findings
+        weighing = weighing_of(groups)
+        own = weighing.cell_of_chain
+        replaced = dict(groups)
+        if failed.draws.any():
+            replaced["cell_posterior"] = with_draws_of(
+                tempered, groups["cell_posterior"], own, failed.draws, names, values_at
+            )
+        masses = masses_of(tempered, weighing, failed.mass)
+        replaced["cells"] = replaced["cells"].assign({DRAWS_BY_TEMPERING: ("cell", failed.draws)})
+        replaced = reweighted(replaced, others=masses)
+        return replaced, find(replaced)
+
+    def _tempered(self, groups: dict[str, xr.Dataset]) -> Tempered | None:
+        """Return what tempering says about the cells, if it was tempering that explored."""
+        explored = self.exploration
+        if explored is None or explored.tempering is None:
+            return None
+        report, said = explored.tempering, groups["exploration"]
+        points = explored.points[explored.round == 0]
+        cell = self.partition.predict(points)
+        return Tempered(
+            [points[cell == k] for k in range(self.n_cells)],
+            said["occupancy"].values,
+            said["occupancy_error"].values,
+            report.log_evidence,
+            report.log_evidence_error,
+            independent_points(len(points), report.round_trips),
+        )
 
     def _what_was_learned(self, groups: dict[str, xr.Dataset]) -> dict[str, xr.Dataset]:
         """Return the groups about partition and exploration, and how well chains covered them."""

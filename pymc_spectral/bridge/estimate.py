@@ -120,6 +120,9 @@ class BridgeEstimate:
         Factor that the variances below have been multiplied by: 1, or ``discrepancy ** 2`` where
         that is beyond chance (1 in 10,000): chains of one cell disagree, so it probably holds a
         mode that some of them have not found.
+    slow : float
+        Factor that `variance_draw` has been multiplied by because the chains mix more slowly than
+        their terms show, see :meth:`slowed`; part of `excess`.
     variance_draw, variance_fresh : float
         The two sides' shares of ``mcse ** 2``.
     variance_unseen : float
@@ -145,9 +148,26 @@ class BridgeEstimate:
     pareto_k: float = np.nan
     discrepancy: float = np.nan
     excess: float = np.nan
+    slow: float = 1.0
     variance_draw: float = np.inf
     variance_fresh: float = np.inf
     variance_unseen: float = np.inf
+
+    def slowed(self, ess: float) -> BridgeEstimate:
+        """Return the estimate of a cell whose draws are worth no more than `ess`.
+
+        The terms of a good proposal are nearly constant, and tell little of a chain that has not
+        been everywhere: where its parameters say that it has not, they decide.
+        """
+        factor = max(1.0, self.ess / ess) if ess > 0 else np.inf
+        variance = self.variance_draw * factor
+        return replace(
+            self,
+            variance_draw=variance,
+            mcse=float(np.sqrt(variance + self.variance_fresh)),
+            excess=self.excess * factor,
+            slow=factor,
+        )
 
     @classmethod
     def impossible(cls, ratios: Ratios, kind: BridgeKind) -> BridgeEstimate:

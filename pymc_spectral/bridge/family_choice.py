@@ -26,7 +26,7 @@ from pymc_spectral.bridge.mixture import (
 )
 from pymc_spectral.bridge.proposal import EllipsoidKind, Proposal, fit_proposal
 
-__all__ = ["Choice", "Density", "choose_family"]
+__all__ = ["DEFENSE", "Choice", "Density", "choose_family"]
 
 # Share of the wide component. Hesterberg's advice is a tenth or more where the rest is only hoped
 # to be right; here it was seen to foretell points, and half of that costs 5 % of the proposals.
@@ -123,8 +123,8 @@ def choose_family(
         if best.n_components:
             fitted = expectation_maximization(z, best.n_components, best.dof, rng)
             if fitted is not None:
-                core = fitted.moved(shift, scale)
-                return Choice(best.name, defended(core, defense), None, defense)
+                moved = fitted.moved(shift, scale)
+                return Choice(best.name, defended(moved, defense), None, defense)
             best = _NORMAL
     core = fit_proposal(points, best.name, fallback_scale=fallback_scale)
     return Choice(best.name, defended(core, defense), best.name, defense)

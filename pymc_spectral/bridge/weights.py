@@ -6,8 +6,8 @@ stats. Nothing else is needed, so a file with the stats can be weighed again at 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -39,6 +39,7 @@ __all__ = [
     "STATS",
     "WEIGHING_STATS",
     "CellWeights",
+    "OtherMass",
     "Weighing",
     "cell_of_chain",
     "cell_weights",
@@ -103,6 +104,36 @@ class Weighing:
     def chains_of_cell(self) -> list[np.ndarray]:
         """Indices of the chains that ran in each cell, in order."""
         return _chains_of_cell(self.cell_of_chain)
+
+
+@dataclass(frozen=True)
+class OtherMass:
+    """The mass of a cell as it was found another way than by its bridge.
+
+    Attributes
+    ----------
+    log_c, mcse : float
+        Log of the mass and its standard error.
+    """
+
+    log_c: float
+    mcse: float
+
+    def instead_of(self, estimate: BridgeEstimate) -> BridgeEstimate:
+        """Return the estimate of a cell with this mass: none of its rows has a say in it."""
+        return replace(
+            estimate,
+            log_c=self.log_c,
+            mcse=self.mcse,
+            influence_draw=np.zeros_like(estimate.influence_draw),
+            term_draw=np.ones_like(estimate.term_draw),
+            term_fresh=np.ones_like(estimate.term_fresh),
+            variance_draw=0.0,
+            variance_fresh=self.mcse**2,
+            variance_unseen=0.0,
+            # All of the error is beyond what the rows show.
+            excess=np.inf,
+        )
 
 
 @dataclass(frozen=True)
@@ -173,7 +204,12 @@ def cell_weights(estimates: Sequence[BridgeEstimate]) -> CellWeights:
     )
 
 
-def weigh(stats: xr.Dataset, kind: BridgeKind, n_cells: int | None = None) -> Weighing:
+def weigh(
+    stats: xr.Dataset,
+    kind: BridgeKind,
+    n_cells: int | None = None,
+    others: Mapping[int, OtherMass] | None = None,
+) -> Weighing:
     """Compute the cells' weights from sampler stats.
 
     Parameters
@@ -186,12 +222,14 @@ def weigh(stats: xr.Dataset, kind: BridgeKind, n_cells: int | None = None) -> We
     n_cells : int, optional
         Number of cells of the partition, to notice when the last ones have no chain. Default: one
         more than the highest cell seen.
+    others : mapping, optional
+        Masses of some cells to be taken instead of those by the bridge.
     """
     cells = cell_of_chain(stats)
     _refuse_missing_cells(cells, int(cells.max()) + 1 if n_cells is None else n_cells)
     terms = [stat_values(stats, name) for name in BRIDGE_STATS]
     fit = stat_values(stats, PROPOSAL_FIT) if PROPOSAL_FIT in stats else None
-    return weigh_arrays(cells, terms, fit, kind)
+    return weigh_arrays(cells, terms, fit, kind, others)
 
 
 def weigh_arrays(
@@ -199,6 +237,7 @@ def weigh_arrays(
     terms: Sequence[np.ndarray],
     proposal_fit: np.ndarray | None,
     kind: BridgeKind,
+    others: Mapping[int, OtherMass] | None = None,
 ) -> Weighing:
     """Compute the cells' weights from the bridge terms of all chains.
 
@@ -212,6 +251,8 @@ def weigh_arrays(
         Which fit of its chain's proposal each row used; None for one fit per chain.
     kind : {"optimal", "geometric"}
         Bridge function.
+    others : mapping, optional
+        Masses of some cells to be taken instead of those by the bridge.
     """
     members = _chains_of_cell(cell_of_chain)
     estimates = []
@@ -225,7 +266,8 @@ def weigh_arrays(
             )
         except BridgeError as error:
             raise BridgeError(f"Cell {cell}: {error}") from None
-        estimates.append(estimate)
+        other = (others or {}).get(cell)
+        estimates.append(estimate if other is None else other.instead_of(estimate))
     return Weighing(cell_of_chain, estimates, cell_weights(estimates))
 
 

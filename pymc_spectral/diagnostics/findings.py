@@ -80,6 +80,12 @@ LONGER = 'Explore longer: explore_kwargs={{"n_rounds": 11}}.'
 
 # Keys are codes; "code:variant" is the same code in other words.
 KINDS: dict[str, Kind] = {
+    "by_tempering": Kind(
+        "a cell failed its checks, and tempering's points stand in for it",
+        "Cell {cell}: its {what} {verb} of tempering's points, with their larger error, since "
+        "its chains failed their checks.",
+        LONGER,
+    ),
     "r_hat": Kind(
         "chains of one cell, or halves of its only chain, disagree",
         "Cell {cell}: r_hat is {r_hat:.2f}, {parts} disagree.",

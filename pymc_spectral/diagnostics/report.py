@@ -28,6 +28,7 @@ from pymc_spectral.diagnostics.exploration_checks import (
     check_partition,
     check_tempering,
 )
+from pymc_spectral.diagnostics.failed_cells import check_replaced, mended
 from pymc_spectral.diagnostics.findings import Finding, Groups
 from pymc_spectral.result.reweighting import weighed_groups
 
@@ -37,6 +38,7 @@ __all__ = ["diagnose", "find", "log_findings", "with_findings"]
 _log = logging.getLogger("pymc.pymc_spectral")
 
 CHECKS: tuple[Callable[[Groups], list[Finding]], ...] = (
+    check_replaced,
     check_modes,
     check_chains,
     check_boundary,
@@ -74,7 +76,7 @@ def diagnose(idata: Any) -> pd.DataFrame:
 
 def find(groups: Groups) -> list[Finding]:
     """Run every check on the groups of a weighed result; return the findings, warnings first."""
-    findings = [finding for check in CHECKS for finding in check(groups)]
+    findings = mended(groups, [finding for check in CHECKS for finding in check(groups)])
     return sorted(findings, key=lambda f: f.severity != "warning")
 
 

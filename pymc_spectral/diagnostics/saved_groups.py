@@ -16,7 +16,13 @@ import xarray as xr
 from pymc_spectral.diagnostics.cell_coverage import Coverage
 from pymc_spectral.partition.cell_rules import RULES, Rule
 
-__all__ = ["STRETCHES", "exploration_group", "partition_group", "rule_from"]
+__all__ = [
+    "STRETCHES",
+    "exploration_group",
+    "independent_points",
+    "partition_group",
+    "rule_from",
+]
 
 MAX_POINTS = 2000
 """Points and draws that are kept: enough for a picture, and a file stays small."""
@@ -231,6 +237,15 @@ def temperature_occupancy(replicas: np.ndarray, partition: Any) -> np.ndarray:
     return shares
 
 
+def independent_points(n: int, round_trips: int) -> float:
+    """Return how many independent points n points of tempering are worth.
+
+    The fresh starts of the cold chain bound it: two for one, because the time spent after each is
+    random too, with a spread like that of an exponential.
+    """
+    return max(1.0, min(n, round_trips / 2))
+
+
 def occupancies(
     cell: np.ndarray, n_cells: int, round_trips: int | None
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -243,8 +258,7 @@ def occupancies(
     n_cells : int
         Number of cells.
     round_trips : int, optional
-        Fresh starts of the cold chain, which bound the number of independent points: two for one,
-        because the time spent after each is random too, with a spread like that of an exponential.
+        Fresh starts of the cold chain, see :func:`independent_points`.
 
     Returns
     -------
@@ -259,7 +273,7 @@ def occupancies(
     share = np.array([np.bincount(cell[b], minlength=n_cells) / len(b) for b in blocks])
     occupancy = np.bincount(cell, minlength=n_cells) / n
     smooth = (occupancy * n + 0.5) / (n + 1)
-    independent = n if round_trips is None else max(1.0, min(n, round_trips / 2))
+    independent = n if round_trips is None else independent_points(n, round_trips)
     binomial = np.sqrt(smooth * (1 - smooth) / independent)
     scatter = share.std(axis=0, ddof=1) / np.sqrt(len(blocks)) if len(blocks) > 1 else binomial
     return occupancy, np.maximum(binomial, scatter), (share > 0).sum(axis=0)

@@ -8,6 +8,7 @@ holds every cell in proportion to its weight; the chains as they ran stay in ``c
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -17,12 +18,24 @@ from pymc_spectral._inference_data import close_groups, columns_of, open_groups,
 from pymc_spectral._row_blocks import slices
 from pymc_spectral._version import __version__
 from pymc_spectral.bridge.estimate import BridgeError, BridgeKind
-from pymc_spectral.bridge.weights import BRIDGE_STATS, WEIGHING_STATS, Weighing, weigh
-from pymc_spectral.result.cell_statistics import cells_group
+from pymc_spectral.bridge.weights import BRIDGE_STATS, WEIGHING_STATS, OtherMass, Weighing, weigh
+from pymc_spectral.result.cell_statistics import cells_group, chain_figures, with_slow_chains
 from pymc_spectral.result.equal_weight_rows import choose_rows, run_length
 from pymc_spectral.result.means import CONSTANT, stratified_mean, weighted_mean
 
-__all__ = ["reweight", "reweighted", "weighed_groups"]
+__all__ = [
+    "DRAWS_BY_TEMPERING",
+    "MASS_BY_TEMPERING",
+    "reweight",
+    "reweighted",
+    "weighed_groups",
+    "weighing_of",
+]
+
+MASS_BY_TEMPERING = "mass_by_tempering"
+"""Variable of ``cells``: whether the mass of a cell is not that of its bridge."""
+DRAWS_BY_TEMPERING = "draws_by_tempering"
+"""Variable of ``cells``: whether the draws of a cell are not those of its chains."""
 
 _log = logging.getLogger(__name__)
 
@@ -89,14 +102,31 @@ def weighed_groups(idata: Any) -> dict[str, xr.Dataset]:
     return groups if "cells" in groups else reweighted(groups)
 
 
+def weighing_of(groups: dict[str, xr.Dataset]) -> Weighing:
+    """Return what the weights of a weighed result were made from."""
+    cells = groups["cells"]
+    weighing = weigh(
+        groups["cell_sample_stats"],
+        cells.attrs["bridge"],
+        cells.sizes["cell"],
+        _others_of(cells),
+    )
+    return with_slow_chains(weighing, cells["r_hat"].values, cells["ess_bulk"].values)
+
+
 def reweighted(
     groups: dict[str, xr.Dataset],
     *,
     bridge: BridgeKind | None = None,
     random_seed: int | None = None,
     n_cells: int | None = None,
+    others: Mapping[int, OtherMass] | None = None,
 ) -> dict[str, xr.Dataset]:
-    """Do the work of :func:`reweight` on the groups of a result that is open."""
+    """Do the work of :func:`reweight` on the groups of a result that is open.
+
+    `others` are masses to be taken instead of those by the bridge; by default those of the previous
+    result.
+    """
     chains, stats = _source(groups)
     again = chains is not groups.get("posterior")
     previous = groups["cells"].attrs if again and "cells" in groups else {}
@@ -104,13 +134,16 @@ def reweighted(
     seed = int(previous.get("random_seed", 0) if random_seed is None else random_seed)
     if n_cells is None and again and "cells" in groups:
         n_cells = groups["cells"].sizes["cell"]
-    weighing = weigh(stats, kind, n_cells)
+    before = groups["cells"] if again and "cells" in groups else None
+    weighing = weigh(stats, kind, n_cells, _others_of(before) if others is None else others)
     _, columns = columns_of(chains)
+    figures = chain_figures(columns, stats, weighing)
+    weighing = with_slow_chains(weighing, figures["r_hat"], figures["ess_bulk"])
     length, rows = _choose(columns, weighing, np.random.default_rng(seed))
     result = {
         "posterior": _take(chains, rows),
         "sample_stats": _row_stats(stats, rows),
-        "cells": cells_group(columns, stats, weighing).assign_attrs(
+        "cells": _with_floor(cells_group(figures, weighing), before, others).assign_attrs(
             bridge=kind,
             random_seed=seed,
             run_length=length,
@@ -128,6 +161,31 @@ def reweighted(
                 result[name] = kept
     order = [*(n for n in groups if n in result), *(n for n in result if n not in groups)]
     return {name: result[name] for name in order}
+
+
+def _others_of(cells: xr.Dataset | None) -> dict[int, OtherMass]:
+    """Return the masses that a previous result did not take from its bridge."""
+    if cells is None or MASS_BY_TEMPERING not in cells:
+        return {}
+    return {
+        cell: OtherMass(float(cells["log_evidence"][cell]), float(cells["log_evidence_mcse"][cell]))
+        for cell in np.flatnonzero(cells[MASS_BY_TEMPERING].values).tolist()
+    }
+
+
+def _with_floor(
+    cells: xr.Dataset, before: xr.Dataset | None, others: Mapping[int, OtherMass] | None
+) -> xr.Dataset:
+    """Say which cells have their mass, and their draws, from tempering."""
+    by_tempering = {MASS_BY_TEMPERING: False, DRAWS_BY_TEMPERING: False}
+    found = {
+        name: before[name].values if before is not None and name in before else np.full(n, value)
+        for n in [cells.sizes["cell"]]
+        for name, value in by_tempering.items()
+    }
+    if others is not None:
+        found[MASS_BY_TEMPERING] = np.isin(np.arange(cells.sizes["cell"]), list(others))
+    return cells.assign({name: ("cell", values) for name, values in found.items()})
 
 
 def _choose(

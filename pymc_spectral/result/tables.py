@@ -17,7 +17,7 @@ import xarray as xr
 from pymc_spectral._autocorrelation import rank_rhat
 from pymc_spectral._inference_data import choose_variables, columns_of, hdi_names
 from pymc_spectral._row_blocks import fitting, slices
-from pymc_spectral.bridge.weights import Weighing, cell_of_chain, weigh
+from pymc_spectral.bridge.weights import Weighing, cell_of_chain
 from pymc_spectral.result.means import (
     CONSTANT,
     PooledMeans,
@@ -25,7 +25,7 @@ from pymc_spectral.result.means import (
     pooled_means,
     stratified_mean,
 )
-from pymc_spectral.result.reweighting import weighed_groups
+from pymc_spectral.result.reweighting import weighed_groups, weighing_of
 
 __all__ = ["cell_summary", "summary"]
 
@@ -82,7 +82,7 @@ def summary(
     if not 0 < hdi_prob < 1:
         raise ValueError(f"hdi_prob={hdi_prob} must lie between 0 and 1, e.g. 0.94.")
     groups = weighed_groups(idata)
-    weighing = weigh(groups["cell_sample_stats"], groups["cells"].attrs["bridge"])
+    weighing = weighing_of(groups)
     chosen = choose_variables(groups["cell_posterior"], var_names)
     names, values = columns_of(groups["cell_posterior"], chosen)
     proposed = _proposed_columns(groups, chosen, names) if pooled else None
@@ -153,7 +153,7 @@ def cell_summary(
         own = cell_of_chain(groups["cell_sample_stats"])
         means = np.array([values[own == cell].mean(axis=(0, 1)) for cell in cells["cell"].values])
     else:
-        weighing = weigh(groups["cell_sample_stats"], cells.attrs["bridge"])
+        weighing = weighing_of(groups)
         parts = [
             pooled_cell_means(values[:, :, part], proposed[:, :, part], weighing)
             for part in _parts(values) or [slice(0)]
