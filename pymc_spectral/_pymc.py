@@ -271,9 +271,6 @@ class UnweightedDrawsError(RuntimeError):
     """Draws of single cells would be returned as if they were draws of the posterior."""
 
 
-MARK = "log_proposal_fresh"
-"""Sampler stat by which a trace is recognized as ours."""
-
 _running: weakref.ref[Any] | None = None
 
 

@@ -153,10 +153,6 @@ def partition_group(
     return xr.Dataset(data, coords={"dim": names, "cell": np.arange(n_cells)}, attrs=attrs)
 
 
-# Share of a cell's draws below which a point that no tempering drew is a stray of the search.
-STRAY_SHARE = 0.01
-
-
 def _rule_arrays(rule: Rule) -> dict[str, Any]:
     """Arrays and numbers of a rule, each with dimensions of its own."""
     return {
