@@ -17,7 +17,6 @@ from pymc.step_methods.compound import BlockedStep, Competence, StepMethodState
 from pymc.step_methods.state import DataClassState, WithSamplingState, dataclass_state
 
 from pymc_spectral._inference_data import close_groups, open_groups, stat_values
-from pymc_spectral._learning_plan import N_LANDMARKS, ROUND_DRAWS, LearningPlan
 from pymc_spectral._progress import ScanProgress
 from pymc_spectral._pymc import (
     PyMCCall,
@@ -28,6 +27,7 @@ from pymc_spectral._pymc import (
     install,
     register,
 )
+from pymc_spectral._step_options import N_LANDMARKS, ROUND_DRAWS, LearningPlan
 from pymc_spectral._validate import as_options, check_names, check_seed, check_vars, one_of
 from pymc_spectral.bridge.estimate import BridgeError, BridgeKind
 from pymc_spectral.bridge.proposal import ProposalKind, StreamingProposal
@@ -51,13 +51,13 @@ from pymc_spectral.density.coordinate_names import coordinate_names
 from pymc_spectral.density.fingerprint import ModelFingerprint, fingerprint
 from pymc_spectral.density.model_graph import check_model
 from pymc_spectral.diagnostics.cell_coverage import MAX_COMPARED, Coverage, coverage
+from pymc_spectral.diagnostics.learned_groups import exploration_group, partition_group
 from pymc_spectral.diagnostics.report import find, log_findings, with_findings
-from pymc_spectral.diagnostics.saved_groups import exploration_group, partition_group
 from pymc_spectral.exploration.explorers import Exploration, unconstrained_draws
 from pymc_spectral.exploration.explorers import explore as explore_model
 from pymc_spectral.exploration.tempering import TemperingConfig
 from pymc_spectral.partition.config import as_covariance
-from pymc_spectral.result.bridge_points import with_proposed_points
+from pymc_spectral.result.proposed_values import with_proposed_points
 from pymc_spectral.result.reweighting import reweighted
 
 __all__ = ["SpectralPartitionStep"]

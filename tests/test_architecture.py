@@ -29,7 +29,7 @@ ALLOWED = {
     "targets": set(),
 }
 # They join the stages: the step, and what it checks before any stage works.
-JOINS = {"pymc_spectral", "pymc_spectral.step", "pymc_spectral._learning_plan"}
+JOINS = {"pymc_spectral", "pymc_spectral.step", "pymc_spectral._step_options"}
 PYMC = {
     "pymc_spectral._pymc",
     "pymc_spectral._validate",

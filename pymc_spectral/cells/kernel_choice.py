@@ -19,11 +19,11 @@ from pymc.step_methods.compound import BlockedStep
 from pymc.step_methods.hmc.base_hmc import BaseHMC
 
 from pymc_spectral._validate import one_of
+from pymc_spectral.cells.gradient_free_kernels import AnyStep, JointMetropolis, JointWalk
 from pymc_spectral.cells.hamiltonian_kernels import CellTrajectories, WalledTrajectories
 from pymc_spectral.cells.kernel_protocol import Kernel, Order
-from pymc_spectral.cells.restricted_nuts import CellNUTS
 from pymc_spectral.cells.restricted_target import RestrictedTarget
-from pymc_spectral.cells.walk_kernels import AnyStep, JointMetropolis, JointWalk
+from pymc_spectral.cells.wall_crossing_nuts import CellNUTS
 
 __all__ = ["NUTS_OPTIONS", "KernelName", "make_kernel", "resolve_kernel"]
 

@@ -21,7 +21,7 @@ from pymc_spectral.diagnostics.findings import (
     from_figures,
     value_of,
 )
-from pymc_spectral.diagnostics.rules_of_thumb import LARGEST, landmarks_of_groups
+from pymc_spectral.diagnostics.paper_rules import LARGEST, landmarks_of_groups
 from pymc_spectral.diagnostics.thresholds import THRESHOLDS, limit_of
 
 __all__ = ["check_boundary", "check_bridge", "check_chains", "check_errors", "check_modes"]

@@ -142,7 +142,7 @@ def _compare(
     if missed.any():
         there = representative(points[missed], logp, n_tried=ROWS_TRIED)
         valley_unvisited = min(_valley(place, there, logp) for place in places)
-    unvisited *= missed.sum() / max(away.sum(), 1)
+    unvisited *= missed.sum() / max(int(away.sum()), 1)
     return unvisited, wandering, valley_unvisited, valley_chains
 
 

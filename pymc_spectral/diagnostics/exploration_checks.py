@@ -16,7 +16,7 @@ from pymc_spectral.diagnostics.findings import (
     from_figures,
     value_of,
 )
-from pymc_spectral.diagnostics.saved_groups import STRETCHES
+from pymc_spectral.diagnostics.learned_groups import STRETCHES
 from pymc_spectral.diagnostics.thresholds import THRESHOLDS, limit_of, wanted_landmarks
 
 __all__ = ["check_coverage", "check_opinions", "check_partition", "check_tempering"]

@@ -321,7 +321,7 @@ def test_progress_of_the_fresh_points_is_shown_if_progress_is(sampled, monkeypat
             seen.append((self.visible, self._total, self._done))
             super().__exit__(*error)
 
-    monkeypatch.setattr("pymc_spectral.result.bridge_points.ScanProgress", Bar)
+    monkeypatch.setattr("pymc_spectral.result.proposed_values.ScanProgress", Bar)
     idata = sample(model, step, draws=50, progressbar=asked)
     inside = np.isfinite(group(idata, "cell_sample_stats")["log_target_fresh"].values)
     assert seen == [(asked, inside.sum(), inside.sum())]
@@ -334,7 +334,7 @@ def test_a_failure_at_a_fresh_point_costs_no_draws(sampled, monkeypatch, caplog,
     def fail(*_, **__):
         raise error("no such point")
 
-    monkeypatch.setattr("pymc_spectral.result.bridge_points._values", fail)
+    monkeypatch.setattr("pymc_spectral.result.proposed_values._values", fail)
     with caplog.at_level("WARNING", logger="pymc.pymc_spectral"):
         idata = sample(model, step, draws=100)
     assert "summary will use the draws alone" in caplog.text

@@ -6,7 +6,7 @@ import pytest
 
 import pymc_spectral as ps
 from pymc_spectral import step as step_module
-from pymc_spectral._learning_plan import LearningPlan
+from pymc_spectral._step_options import LearningPlan
 from pymc_spectral.exploration.tempering import TemperingConfig
 
 POINTS = np.random.default_rng(0).normal(size=(60, 2)) + np.repeat([[-3.0], [3.0]], 30, axis=0)
