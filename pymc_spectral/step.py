@@ -27,8 +27,8 @@ from pymc_spectral._pymc import (
     install,
     register,
 )
-from pymc_spectral._step_options import N_LANDMARKS, ROUND_DRAWS, LearningPlan
-from pymc_spectral._validate import as_options, check_names, check_seed, check_vars, one_of
+from pymc_spectral._step_options import ROUND_DRAWS, LearningPlan
+from pymc_spectral._validate import as_options, check_seed, check_vars, one_of
 from pymc_spectral.bridge.estimate import BridgeError, BridgeKind
 from pymc_spectral.bridge.proposal import ProposalKind, StreamingProposal
 from pymc_spectral.bridge.weights import (
@@ -43,7 +43,12 @@ from pymc_spectral.bridge.weights import (
     STATS,
     cell_of_chain,
 )
-from pymc_spectral.cells.kernel_choice import NUTS_OPTIONS, KernelName, make_kernel, resolve_kernel
+from pymc_spectral.cells.kernel_choice import (
+    KernelName,
+    check_kernel,
+    make_kernel,
+    resolve_kernel,
+)
 from pymc_spectral.cells.kernel_protocol import Kernel
 from pymc_spectral.cells.restricted_target import RestrictedTarget, Verdict
 from pymc_spectral.density.batched import BatchedDensity, batched_density
@@ -56,7 +61,7 @@ from pymc_spectral.diagnostics.report import find, log_findings, with_findings
 from pymc_spectral.exploration.explorers import Exploration, unconstrained_draws
 from pymc_spectral.exploration.explorers import explore as explore_model
 from pymc_spectral.exploration.tempering import TemperingConfig
-from pymc_spectral.partition.config import as_covariance
+from pymc_spectral.partition.config import N_LANDMARKS, as_covariance
 from pymc_spectral.result.proposed_values import with_proposed_points
 from pymc_spectral.result.reweighting import reweighted
 
@@ -136,7 +141,7 @@ class SpectralPartitionStep(BlockedStep):
         Points used to compute the partition (the paper's N), one number or one per round.
     round_draws : int or sequence of int
         Draws per cell between two partitions (the paper's T), one number or one per further
-        round. Ignored when ``rounds=1``.
+        round. With ``rounds=1`` there are none, and any number but the default is refused.
     partition : {"spectral", "kmeans"} or estimator
         Or an instance such as ``SpectralPartition(n_cells=4, affinity="gaussian", Q=Q)``, which
         decides about the number of cells and landmarks itself, so that `n_cells` and `n_landmarks`
@@ -236,7 +241,9 @@ class SpectralPartitionStep(BlockedStep):
         self._kernel_kwargs = as_options("kernel_kwargs", kernel_kwargs)
         self._compile_kwargs = as_options("compile_kwargs", compile_kwargs)
         check_seed(random_seed)
+        check_kernel(kernel, self._kernel_kwargs, self._compile_kwargs)
         plan = LearningPlan.check(
+            n_dims=sum(int(np.size(v)) for v in self._value_point().values()),
             explore=explore,
             explore_kwargs=explore_kwargs,
             partition=partition,
@@ -248,10 +255,11 @@ class SpectralPartitionStep(BlockedStep):
         )
         density = batched_density(self.model, compile_kwargs=self._compile_kwargs)
         self._kernel_class, self.kernel_name = resolve_kernel(
-            kernel, density.has_gradient, self._compile_kwargs
+            kernel,
+            density.has_gradient,
+            kernel_kwargs=self._kernel_kwargs,
+            compile_kwargs=self._compile_kwargs,
         )
-        if self.kernel_name == "nuts":
-            check_names("kernel_kwargs", self._kernel_kwargs, "pm.NUTS", NUTS_OPTIONS)
         self._learned_from: ModelFingerprint = fingerprint(self.model)
         self.exploration: Exploration | None = None
         *learning_seeds, row_seed = np.random.SeedSequence(random_seed).spawn(4)
@@ -300,12 +308,6 @@ class SpectralPartitionStep(BlockedStep):
         """Take a fitted partition and compile the restricted target and its kernel."""
         self.partition = partition
         self.n_cells = int(partition.n_cells_)
-        d = sum(int(np.prod(np.shape(v))) for v in self._value_point().values())
-        if partition.n_features_in_ != d:
-            raise ValueError(
-                f"The partition was fitted on {partition.n_features_in_} coordinates, but the "
-                f"model's unconstrained space has {d}."
-            )
         self._compile()
         self._members = [self._usable_members(cell) for cell in range(self.n_cells)]
         self._forget_chain()

@@ -235,5 +235,23 @@ def test_compile_kwargs_that_would_be_lost_are_refused(model, partition):
             kernel=TakesNoOptions,
             compile_kwargs={"mode": "FAST_COMPILE"},
         )
-    assert resolve_kernel(TakesNoOptions, True, {})[0] is TakesNoOptions
-    assert resolve_kernel(HandsOn, True, {"mode": "FAST_COMPILE"})[0] is HandsOn
+    assert resolve_kernel(TakesNoOptions, True)[0] is TakesNoOptions
+    found, _ = resolve_kernel(
+        HandsOn,
+        True,
+        kernel_kwargs={"extra": 1, "target_accept": 0.9},
+        compile_kwargs={"mode": "FAST_COMPILE"},
+    )
+    assert found is HandsOn
+
+
+class TakesAnything(BlockedStep):
+    """Step method whose options only it knows."""
+
+    def __init__(self, vars, **options):
+        self.vars = vars
+
+
+def test_options_that_only_the_class_knows_are_left_to_it():
+    kernel_kwargs = {"of_its_own": 1}
+    assert resolve_kernel(TakesAnything, True, kernel_kwargs=kernel_kwargs)[0] is TakesAnything

@@ -25,7 +25,13 @@ from pymc_spectral.partition.cell_rules import (
     Rule,
     VoronoiRule,
 )
-from pymc_spectral.partition.config import Extension, KMeansConfig, SpectralConfig, as_covariance
+from pymc_spectral.partition.config import (
+    N_LANDMARKS,
+    Extension,
+    KMeansConfig,
+    SpectralConfig,
+    as_covariance,
+)
 from pymc_spectral.partition.discriminant_fit import discriminant_rule
 from pymc_spectral.partition.segment_joining import (
     LogDensity,
@@ -365,7 +371,7 @@ class SpectralPartition(_Partition):
         Q: ArrayLike | None = None,
         extension: Extension = "discriminant",
         join: bool | None = None,
-        n_landmarks: int = 1000,
+        n_landmarks: int = N_LANDMARKS,
         n_neighbors: int = 10,
         valley: float = 0.25,
         min_landmarks: int = 5,
@@ -470,7 +476,7 @@ class KMeansPartition(_Partition):
         self,
         n_cells: int = 2,
         *,
-        n_landmarks: int = 1000,
+        n_landmarks: int = N_LANDMARKS,
         standardize: bool = True,
         random_state: int | np.random.RandomState | None = None,
     ):

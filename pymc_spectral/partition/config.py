@@ -14,9 +14,12 @@ from pymc_spectral._validate import one_of
 from pymc_spectral.partition.cell_rules import Floats
 from pymc_spectral.partition.spectrum import Affinity
 
-__all__ = ["Extension", "KMeansConfig", "SpectralConfig", "as_covariance"]
+__all__ = ["N_LANDMARKS", "Extension", "KMeansConfig", "SpectralConfig", "as_covariance"]
 
 Extension = Literal["discriminant", "nystrom"]
+
+N_LANDMARKS = 1000
+"""Landmarks by default: eigenvectors of as many take half a second."""
 
 # One landmark has no neighbor, and no spectrum.
 FEWEST_LANDMARKS = 2
