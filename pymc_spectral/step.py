@@ -20,6 +20,7 @@ from pymc_spectral._inference_data import close_groups, open_groups, stat_values
 from pymc_spectral._progress import ScanProgress
 from pymc_spectral._pymc import (
     PyMCCall,
+    ShowsKernel,
     all_variables_at,
     chain_index,
     check_route,
@@ -107,7 +108,7 @@ WHILE_TUNING = BridgeRow((np.nan, np.nan, np.nan, np.nan), -1, np.nan, False)
 """Draws of the tuning are not weighed."""
 
 
-class SpectralPartitionStep(BlockedStep):
+class SpectralPartitionStep(ShowsKernel, BlockedStep):
     """Sample a multimodal posterior with one restricted chain per mode.
 
     Constructing the step, inside a model, explores the posterior and partitions its space into
@@ -188,8 +189,8 @@ class SpectralPartitionStep(BlockedStep):
     Called by PyMC in this order:
 
     1. ``__init__`` checks all arguments, explores, partitions and compiles, in the parent process.
-    2. ``_progressbar_config(n_chains)`` comes before the first draw, in the parent; here a run is
-       refused that could not be weighed: too few chains, a model that has changed.
+    2. ``before_first_draw(n_chains)``, with the columns of the progress bar, in the parent; here a
+       run is refused that could not be weighed: too few chains, a model that has changed.
     3. ``set_rng`` (PyMC < 6.3) or ``setup_chain`` begins a chain, in its worker: the generator
        says which chain it is, so which cell. All state of an earlier chain is dropped.
     4. ``step`` makes a draw and its four bridge terms; ``stop_tuning`` ends the tuning.
@@ -505,15 +506,7 @@ class SpectralPartitionStep(BlockedStep):
         """Never chosen by PyMC itself: the step is used by passing it to ``step=``."""
         return Competence.INCOMPATIBLE
 
-    def _progressbar_config(self, n_chains: int = 1) -> Any:  # type: ignore[override]
-        """Return the columns of the progress bar, which PyMC asks for before the first draw."""
-        self._before_first_draw(n_chains)
-        return self._kernel.step._progressbar_config(n_chains)
-
-    def _make_progressbar_update_functions(self) -> Any:  # type: ignore[override]
-        return self._kernel.step._make_progressbar_update_functions()
-
-    def _before_first_draw(self, n_chains: int) -> None:
+    def before_first_draw(self, n_chains: int) -> None:
         """Refuse a run that could not be weighed, or whose cells belong to another posterior."""
         self._call = PyMCCall.in_progress(self)
         if self._call.in_compound:
