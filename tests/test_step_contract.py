@@ -1,5 +1,7 @@
 """What PyMC may expect of a step method, for every kernel: stats, states, processes, arguments."""
 
+from typing import get_args
+
 import cloudpickle
 import numpy as np
 import pymc as pm
@@ -10,18 +12,22 @@ from pymc.step_methods.compound import BlockedStep
 import pymc_spectral as ps
 from pymc_spectral import targets
 from pymc_spectral.bridge.weights import STATS
-from pymc_spectral.cells.kernel_choice import resolve_kernel
+from pymc_spectral.cells.kernel_choice import KINDS, NAMED, KernelName, resolve_kernel
 
 TARGET = targets.paper2d()
 KERNELS = {
-    "nuts": "nuts",
-    "metropolis": "metropolis",
-    "slice": "slice",
+    **{name: name for name in NAMED},
     "hmc": pm.HamiltonianMC,
     "differential_evolution": pm.DEMetropolisZ,
 }
 TUNE, DRAWS = 30, 20
 MARK = "compiled_with_these_options"
+
+
+def test_every_name_has_a_class_and_every_kind_is_tried():
+    assert list(NAMED) == list(get_args(KernelName))
+    classes = [NAMED.get(kernel, kernel) for kernel in KERNELS.values()]
+    assert {next(c for c in cls.__mro__ if c in KINDS) for cls in classes} == set(KINDS)
 
 
 @pytest.fixture(scope="module")

@@ -27,6 +27,7 @@ from pymc_spectral.partition.cell_rules import (
 )
 from pymc_spectral.partition.config import (
     N_LANDMARKS,
+    VALLEY,
     Extension,
     KMeansConfig,
     SpectralConfig,
@@ -373,7 +374,7 @@ class SpectralPartition(_Partition):
         join: bool | None = None,
         n_landmarks: int = N_LANDMARKS,
         n_neighbors: int = 10,
-        valley: float = 0.25,
+        valley: float = VALLEY,
         min_landmarks: int = 5,
         random_state: int | np.random.RandomState | None = None,
     ):

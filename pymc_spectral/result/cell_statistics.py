@@ -8,7 +8,7 @@ import numpy as np
 import xarray as xr
 
 from pymc_spectral._autocorrelation import bulk_ess, rank_rhat
-from pymc_spectral.bridge.weights import Weighing
+from pymc_spectral.bridge.weights import BOUNDARY_HIT, NAN_LOGP, Weighing
 
 __all__ = ["cells_group"]
 
@@ -26,13 +26,12 @@ def cells_group(columns: np.ndarray, stats: xr.Dataset, weighing: Weighing) -> x
         What the bridge says of them.
     """
     weights, estimates = weighing.weights, weighing.estimates
-    members = [np.flatnonzero(weighing.cell_of_chain == cell) for cell in range(len(estimates))]
     by_cell: dict[str, Any] = {
         "weight": weights.weight,
         "weight_mcse": weights.weight_mcse,
         "log_evidence": weights.log_evidence,
         "log_evidence_mcse": weights.log_evidence_mcse,
-        **_chain_figures(columns, stats, members),
+        **_chain_figures(columns, stats, weighing.chains_of_cell),
         "n_draws": [e.influence_draw.size for e in estimates],
         "share_inside": [e.share_inside for e in estimates],
         "bridge_ess": [e.ess for e in estimates],
@@ -58,11 +57,11 @@ def _chain_figures(
         "ess_bulk": [_extreme(bulk_ess(columns[mine]), np.nanmin) for mine in members],
         "r_hat": [_extreme(rank_rhat(columns[mine]), np.nanmax) for mine in members],
         "boundary_hit_rate": [
-            _count(stats, "boundary_hit", mine) / (mine.size * draws) for mine in members
+            _count(stats, BOUNDARY_HIT, mine) / (mine.size * draws) for mine in members
         ],
         "n_chains": [mine.size for mine in members],
         "n_diverging": [int(_count(stats, "diverging", mine)) for mine in members],
-        "n_nan_logp": [int(_count(stats, "nan_logp", mine)) for mine in members],
+        "n_nan_logp": [int(_count(stats, NAN_LOGP, mine)) for mine in members],
     }
 
 
