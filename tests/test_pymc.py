@@ -5,6 +5,7 @@ import inspect
 import re
 from pathlib import Path
 
+import numpy as np
 import pymc as pm
 import pytest
 
@@ -81,3 +82,14 @@ def test_every_private_name_that_is_used_is_listed():
 @pytest.mark.parametrize("entry", THERE, ids=lambda entry: entry.owner)
 def test_the_installed_series_is_one_that_was_checked(entry):
     assert pm.__version__.split(".")[0] in {version.split(".")[0] for version in entry.checked}
+
+
+@pytest.mark.parametrize("seed", [0, [1, 2]])
+def test_a_generator_tells_which_chain_it_is_for(seed):
+    """Those of a run are spawned from one, in order; of them others may be spawned."""
+    generators = np.random.default_rng(seed).spawn(3)
+    assert [_pymc.chain_index(rng) for rng in generators] == [0, 1, 2]
+    generators[2].random()
+    assert _pymc.chain_index(generators[2]) == 2
+    assert _pymc.chain_index(generators[2].spawn(2)[1]) == 1
+    assert _pymc.chain_index(np.random.default_rng(seed)) == 0
