@@ -81,23 +81,6 @@ def check_rounds(
     return int(rounds), out[0], out[1]
 
 
-def as_options(name: str, value: Any) -> dict[str, Any]:
-    """Return a dict of options, empty for None."""
-    if value is not None and not isinstance(value, Mapping):
-        raise TypeError(f"{name}={value!r} is not a dict: pass {name}={{...}}.")
-    return dict(value or {})
-
-
-def check_names(name: str, options: Mapping[str, Any], taker: str, known: Iterable[str]) -> None:
-    """Refuse options that nobody would look at."""
-    known = list(known)
-    unknown = sorted(set(options) - set(known))
-    if unknown:
-        raise TypeError(
-            f"{name} has unknown names {', '.join(unknown)}: {taker} takes {', '.join(known)}."
-        )
-
-
 def options_of(cls: type) -> list[str] | None:
     """Return the names that a class can be constructed with; None if it takes any.
 
@@ -114,6 +97,23 @@ def options_of(cls: type) -> list[str] | None:
         if not any(p.kind is inspect.Parameter.VAR_KEYWORD for p in parameters):
             return sorted(set(names))
     return None
+
+
+def as_options(name: str, value: Any) -> dict[str, Any]:
+    """Return a dict of options, empty for None."""
+    if value is not None and not isinstance(value, Mapping):
+        raise TypeError(f"{name}={value!r} is not a dict: pass {name}={{...}}.")
+    return dict(value or {})
+
+
+def check_names(name: str, options: Mapping[str, Any], taker: str, known: Iterable[str]) -> None:
+    """Refuse options that nobody would look at."""
+    known = list(known)
+    unknown = sorted(set(options) - set(known))
+    if unknown:
+        raise TypeError(
+            f"{name} has unknown names {', '.join(unknown)}: {taker} takes {', '.join(known)}."
+        )
 
 
 def check_seed(random_seed: Any) -> None:

@@ -13,6 +13,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from pymc_spectral.partition.config import N_LANDMARKS
+
 __all__ = [
     "HEAVY_CELL",
     "LANDMARKS_LEAST",
@@ -104,7 +106,7 @@ is known to a sixth.
 # Landmarks that describe the shapes of all cells. Heuristic: a spread takes some per cell and per
 # dimension; fewer than a hundred make no picture, and a thousand, the default, are never too few.
 LANDMARKS_PER_CELL, LANDMARKS_PER_DIMENSION = 25, 5
-LANDMARKS_LEAST, LANDMARKS_MOST = 100, 1000
+LANDMARKS_LEAST, LANDMARKS_MOST = 100, N_LANDMARKS
 
 
 def wanted_landmarks(n_cells: int, n_dims: int) -> int:
