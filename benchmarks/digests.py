@@ -16,6 +16,7 @@ from __future__ import annotations
 import argparse
 import hashlib
 import importlib
+import importlib.util
 import json
 import logging
 import os
@@ -36,16 +37,26 @@ from pytensor.graph.op import Op
 import pymc_spectral as ps
 
 
-def module(now: str, before: str):
-    """Import a module of the package by its name now, or by that of before the folders came."""
+def module(*names: str):
+    """Import a module of the package by the first of its names, the newest first, that is there."""
+    for name in names:
+        if has_module(name):
+            return importlib.import_module(f"pymc_spectral.{name}")
+    raise ImportError(f"pymc_spectral has none of the modules {', '.join(names)}.")
+
+
+def has_module(name: str) -> bool:
+    """Return whether the package has a module of this name."""
     try:
-        return importlib.import_module(f"pymc_spectral.{now}")
-    except ImportError:
-        return importlib.import_module(f"pymc_spectral.{before}")
+        return importlib.util.find_spec(f"pymc_spectral.{name}") is not None
+    except ModuleNotFoundError:  # its folder is missing
+        return False
 
 
 targets = module("targets", "testing")
-efficiency_ratio = module("diagnostics.rules_of_thumb", "efficiency").efficiency_ratio
+efficiency_ratio = module(
+    "diagnostics.paper_rules", "diagnostics.rules_of_thumb", "efficiency"
+).efficiency_ratio
 
 DRAWS, TUNE = 150, 150
 # Names in files taken before a change of names, and what the arrays are called now.
@@ -148,8 +159,8 @@ def exact(target, n: int = 1500) -> np.ndarray:
 
 def prior_points(model, rng):
     """Explorer of our own: points about the four modes of `signs`."""
-    centres = np.array([[a, b] for a in (-2.0, 2.0) for b in (-1.7, 1.7)])
-    return centres[rng.integers(4, size=800)] + 0.1 * rng.standard_normal((800, 2))
+    centers = np.array([[a, b] for a in (-2.0, 2.0) for b in (-1.7, 1.7)])
+    return centers[rng.integers(4, size=800)] + 0.1 * rng.standard_normal((800, 2))
 
 
 def cases() -> dict:

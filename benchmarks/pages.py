@@ -16,7 +16,7 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
-from pymc_spectral._pymc import CHECKED_ON, PRIVATE_NAMES
+from pymc_spectral._pymc import PRIVATE_NAMES
 from pymc_spectral.diagnostics.thresholds import THRESHOLDS, Threshold
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -222,11 +222,15 @@ def limits_of_findings() -> str:
 
 def private_names() -> str:
     rows = [
-        [f"`{entry.owner}`", ", ".join(f"`{name}`" for name in entry.names), entry.purpose]
+        [
+            f"`{entry.owner}`",
+            ", ".join(f"`{name}`" for name in entry.names),
+            entry.purpose,
+            ", ".join(entry.checked),
+        ]
         for entry in PRIVATE_NAMES
     ]
-    checked = f"Last checked on PyMC {' and '.join(CHECKED_ON)}."
-    return f"{table(['where', 'names', 'what for'], rows)}\n\n{checked}"
+    return table(["where", "names", "what for", "last checked on PyMC"], rows)
 
 
 def by_name(*functions: Callable[[], str]) -> dict[str, Callable[[], str]]:

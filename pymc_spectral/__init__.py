@@ -13,19 +13,19 @@ The method of Basse, Pillai & Smith, a folder for each stage, in the order in wh
 - ``plots``: pictures of a result.
 - ``targets``: models with exact answers, for tests, examples and benchmarks.
 
-``step`` joins the stages and meets PyMC's contract; ``_learning_plan`` checks, as a whole, what a
+``step`` joins the stages and meets PyMC's contract; ``_step_options`` checks, as a whole, what a
 step is asked to learn its cells from. The other modules with a leading underscore serve all
 folders: ``_pymc`` (every private name of PyMC), ``_inference_data`` (InferenceData and DataTree in
 and out), ``_validate``, ``_autocorrelation``, ``_row_blocks`` and ``_progress``.
 """
 
 from pymc_spectral._version import __version__ as __version__
-from pymc_spectral.diagnostics.report import diagnose
-from pymc_spectral.diagnostics.rules_of_thumb import (
+from pymc_spectral.diagnostics.paper_rules import (
     efficiency_ratio,
     landmark_heuristic,
     recommended_landmarks,
 )
+from pymc_spectral.diagnostics.report import diagnose
 from pymc_spectral.partition.clusterers import KMeansPartition, SpectralPartition
 from pymc_spectral.plots.cells import plot_cells
 from pymc_spectral.plots.overview import plot_overview

@@ -8,7 +8,7 @@ doi:10.1214/ss/1177011137).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -16,7 +16,7 @@ from scipy.fft import irfft, next_fast_len, rfft
 from scipy.special import ndtri
 from scipy.stats import rankdata
 
-from pymc_spectral._row_blocks import fitting, slices
+from pymc_spectral._row_blocks import column_blocks
 
 __all__ = [
     "bulk_ess",
@@ -26,10 +26,6 @@ __all__ = [
     "split_chains",
     "variance_left",
 ]
-
-# Rows times columns handled in one go: bounds the memory of the Fourier transforms. Heuristic:
-# 16 MB of draws, and a few times that of their spectra.
-_CHUNK = 2_000_000
 
 # Draws of a chain below which its autocorrelations mean nothing, as in ArviZ.
 _MIN_DRAWS = 4
@@ -106,11 +102,6 @@ def _combined(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return variance, integrated_time(rho, chains * n)
 
 
-def _parts(x: np.ndarray) -> Iterator[slice]:
-    """Cut the last axis of a (chains, draws, p) array into pieces of bounded size."""
-    return slices(x.shape[2], fitting(_CHUNK, x.shape[0] * x.shape[1]))
-
-
 def variance_left(time: Any, total: int, n_means: float = 1.0) -> Any:
     """Return the part of a mean's variance that is left in a series after subtracting means.
 
@@ -156,7 +147,7 @@ def mean_variance(x: np.ndarray) -> np.ndarray:
         return np.full(x.shape[2], np.nan)
     out = np.empty(x.shape[2])
     total = x.shape[0] * x.shape[1]
-    for part in _parts(x):
+    for part in column_blocks(x):
         covariance = _autocovariance(x[:, :, part] - x[:, :, part].mean(axis=(0, 1)))
         variance = np.maximum(covariance[0], 0.0)
         tau = integrated_time(covariance / np.where(variance > 0, variance, 1.0), total)
@@ -192,7 +183,7 @@ def _of_halves(x: np.ndarray, diagnostic: Callable[[np.ndarray], np.ndarray]) ->
     out = np.full(x.shape[2], np.nan)
     if x.shape[1] < _MIN_DRAWS:
         return out
-    for part in _parts(x):
+    for part in column_blocks(x):
         piece = x[:, :, part]
         with np.errstate(invalid="ignore"):
             spread = np.ptp(piece.reshape(-1, piece.shape[2]), axis=0)

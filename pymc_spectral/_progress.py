@@ -9,6 +9,9 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 __all__ = ["ScanProgress"]
 
+# Seconds before the bar is drawn anew: the rate of rich itself, as smooth as eyes need.
+SECONDS_BETWEEN = 0.1
+
 
 class ScanProgress:
     """Show the scans of the current round, once a second has passed.
@@ -51,7 +54,7 @@ class ScanProgress:
         if not self.visible:
             return
         now = time.perf_counter()
-        if now < self._appear or now < self._drawn + 0.1:
+        if now < self._appear or now < self._drawn + SECONDS_BETWEEN:
             return
         self._drawn = now
         if self._bar is None:

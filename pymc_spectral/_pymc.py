@@ -38,6 +38,7 @@ from pymc.step_methods.hmc.quadpotential import QuadPotential
 __all__ = [
     "PyMCCall",
     "RaveledFunction",
+    "ShowsKernel",
     "TreeNUTS",
     "WatchedIntegrator",
     "WeighedTree",
@@ -68,6 +69,8 @@ class PrivateName(NamedTuple):
         Its members, attributes of instances among them.
     purpose : str
         What they are needed for.
+    checked : tuple of str
+        Version of each series of PyMC on which their use was last read and tested.
     since : tuple of int
         First version of PyMC that has them.
     """
@@ -75,90 +78,110 @@ class PrivateName(NamedTuple):
     owner: str
     names: tuple[str, ...]
     purpose: str
+    checked: tuple[str, ...]
     since: tuple[int, int] = (5, 28)
 
-
-CHECKED_ON = ("5.28.5", "6.4.0")
-"""Versions of PyMC on which every name below was last checked: the tests run on both."""
 
 PRIVATE_NAMES = (
     PrivateName(
         "pymc",
         ("to_inference_data",),
         "public, but wrapped when the first step is constructed: the way out of `pm.sample`",
+        ("5.28.5", "6.4.0"),
     ),
     PrivateName(
         "pymc.sampling.mcmc",
         ("_sample_return",),
         "its code is read, to be sure that draws leave through `pm.to_inference_data`",
+        ("5.28.5", "6.4.0"),
     ),
     PrivateName(
-        "pymc.sampling.mcmc",
-        ("sample",),
+        "pymc.sampling.mcmc.sample",
+        ("progressbar", "quiet", "compute_convergence_checks", "return_inferencedata", "trace"),
         "local variables of the call in progress: no step is told what the user asked for",
+        ("5.28.5", "6.4.0"),
     ),
     PrivateName(
         "pymc.step_methods.compound.CompoundStep",
         ("methods",),
         "whether the step is one of several, which is refused",
+        ("5.28.5", "6.4.0"),
     ),
     PrivateName(
         "pymc.step_methods.compound.BlockedStep",
         ("_progressbar_config", "_make_progressbar_update_functions"),
         "the kernel's columns of the progress bar; the first is called once before the first draw, "
         "in the parent, where a run is checked as a whole",
+        ("5.28.5", "6.4.0"),
+    ),
+    PrivateName(
+        "pymc.step_methods.metropolis.Metropolis",
+        ("elemwise_update", "enum_dims", "accept_rate_iter", "accepted_iter", "accepted_sum"),
+        "one entry for each coordinate that is accepted by itself: ours accepts all of them "
+        "together, and the change of log density tells where a proposal fell",
+        ("5.28.5", "6.4.0"),
     ),
     PrivateName(
         "pymc.backends.base.MultiTrace",
         ("_straces",),
         "the compiled function that computes all recorded variables at a point",
+        ("5.28.5", "6.4.0"),
     ),
     PrivateName(
         "pymc.logprob.utils",
         ("CheckParameterValue",),
         "checks of parameter values, which become -inf in a batch of points",
+        ("5.28.5", "6.4.0"),
     ),
     PrivateName(
         "pymc.model.core.ValueGradFunction",
         ("_pytensor_function", "_raveled_inputs", "_extra_vars_shared"),
         "what a Hamiltonian step asks of its density: ours has the same attributes",
+        ("5.28.5", "6.4.0"),
     ),
     PrivateName(
         "pymc.model.core.FrozenModel",
         ("_cached_logp_dlogp_function", "_logp_dlogp_function"),
         "a frozen model keeps compiled gradients: none of them may be one of a cell",
+        ("6.4.0",),
         since=(6, 4),
     ),
     PrivateName(
         "pymc.step_methods.hmc.integration.CpuLeapfrogIntegrator",
         ("_logp_dlogp_func",),
         "the density that a trajectory follows: ours remembers whether it left the cell",
+        ("5.28.5", "6.4.0"),
     ),
     PrivateName(
         "pymc.step_methods.hmc.nuts._Tree",
         ("_single_step",),
         "the tree of a NUTS trajectory: points outside the cell have no weight in ours",
+        ("5.28.5", "6.4.0"),
     ),
     PrivateName(
         "pymc.step_methods.hmc.nuts.NUTS",
         ("_hamiltonian_step", "_reached_max_treedepth"),
         "the loop that grows the tree, with our class of tree; a counter that no reset resets",
+        ("5.28.5", "6.4.0"),
     ),
     PrivateName(
         "pymc.step_methods.hmc.base_hmc.BaseHMC",
         ("_logp_dlogp_func", "_num_divs_sample"),
         "the density, for a new mass matrix; the count of divergences, of which hits of the "
         "boundary are taken back",
+        ("5.28.5", "6.4.0"),
     ),
     PrivateName(
         "pymc.step_methods.hmc.quadpotential.QuadPotentialFullAdapt",
         ("_initial_mean", "_initial_cov", "_initial_weight"),
         "where a dense mass matrix started: PyMC refuses to restore one that started elsewhere",
+        ("5.28.5", "6.4.0"),
     ),
     PrivateName(
         "pymc.step_methods.hmc.quadpotential.QuadPotentialDiagAdapt",
         ("_initial_mean", "_initial_diag", "_initial_weight"),
         "the same of a diagonal one",
+        ("5.28.5", "6.4.0"),
     ),
 )
 """What the package needs of PyMC beyond its public interface."""
@@ -255,6 +278,27 @@ class PyMCCall:
         return cls(in_compound=compound)
 
 
+class ShowsKernel:
+    """Base of a step method with a kernel inside: the columns of the progress bar are the kernel's.
+
+    PyMC asks for them once before the first draw, in the parent process. No other method is told
+    the number of chains, so a run is checked as a whole then, by `before_first_draw`.
+    """
+
+    kernel_step: BlockedStep
+
+    def before_first_draw(self, n_chains: int) -> None:
+        """Refuse a run of so many chains, or let it begin."""
+        raise NotImplementedError
+
+    def _progressbar_config(self, n_chains: int = 1) -> Any:
+        self.before_first_draw(n_chains)
+        return self.kernel_step._progressbar_config(n_chains)
+
+    def _make_progressbar_update_functions(self) -> Any:
+        return self.kernel_step._make_progressbar_update_functions()
+
+
 def _frames() -> list[FrameType]:
     """Return the frames of the callers, innermost first."""
     frames, frame = [], sys._getframe(2)
@@ -270,9 +314,6 @@ def _frames() -> list[FrameType]:
 class UnweightedDrawsError(RuntimeError):
     """Draws of single cells would be returned as if they were draws of the posterior."""
 
-
-MARK = "log_proposal_fresh"
-"""Sampler stat by which a trace is recognized as ours."""
 
 _running: weakref.ref[Any] | None = None
 
@@ -338,7 +379,7 @@ def is_parameter_check(node: Any) -> bool:
 
 # ---------------------------------------------------------------- kernels in a cell
 #
-# What a kernel has to reach behind PyMC's step methods for; last checked on PyMC 5.28.5 and 6.4.0.
+# What a kernel has to reach behind PyMC's step methods for.
 
 EARLY_DRAWS = 200
 """Draws of tuning with shallower trees, typed into ``pm.NUTS``."""

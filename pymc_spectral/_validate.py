@@ -5,6 +5,7 @@ Every refusal says what was wrong, the value, and what to type instead.
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -20,6 +21,7 @@ __all__ = [
     "check_seed",
     "check_vars",
     "one_of",
+    "options_of",
 ]
 
 
@@ -49,7 +51,16 @@ def check_vars(vars: Any, model: pm.Model) -> list[Any]:
 def check_rounds(
     rounds: int, n_landmarks: int | Sequence[int], round_draws: int | Sequence[int]
 ) -> tuple[int, list[int], list[int]]:
-    """Spread numbers over rounds."""
+    """Spread numbers over rounds.
+
+    Returns
+    -------
+    rounds : int
+    n_landmarks : list of int
+        One number a round.
+    round_draws : list of int
+        One number a round but the last: with one round they are looked at by nobody.
+    """
     if isinstance(rounds, bool) or not isinstance(rounds, int | np.integer) or rounds < 1:
         raise ValueError(f"rounds={rounds!r} must be a positive integer: pass rounds=2, say.")
     out = []
@@ -57,18 +68,36 @@ def check_rounds(
         ("n_landmarks", n_landmarks, rounds),
         ("round_draws", round_draws, rounds - 1),
     ):
-        many = [int(v) for v in np.ravel(value)]
+        many = np.ravel(value).tolist()
+        if not all(isinstance(v, int | float) and v >= 1 and float(v).is_integer() for v in many):
+            raise ValueError(f"{name}={value!r} must be positive, in whole numbers.")
         if np.ndim(value) == 0:
-            many = many * max(n, 1)
-        if len(many) < n:
+            many = many * n
+        elif len(many) != n:
             raise ValueError(
-                f"{name} has {len(many)} numbers for {n} of the {rounds} rounds: give one number, "
-                f"or {n}."
+                f"{name}={value!r} has {len(many)} numbers for {n} of the {rounds} rounds: give "
+                f"one number, or {n}."
             )
-        if min(many) < 1:
-            raise ValueError(f"{name}={value!r} must be positive.")
-        out.append(many)
+        out.append([int(v) for v in many])
     return int(rounds), out[0], out[1]
+
+
+def options_of(cls: type) -> list[str] | None:
+    """Return the names that a class can be constructed with; None if it takes any.
+
+    Those of its bases are among them, as far as its constructor hands on what it does not know.
+    """
+    names: list[str] = []
+    for base in cls.__mro__:
+        constructor = vars(base).get("__init__")
+        if constructor is None or base is object:
+            continue
+        parameters = list(inspect.signature(constructor).parameters.values())[1:]
+        starred = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+        names += [p.name for p in parameters if p.kind not in starred]
+        if not any(p.kind is inspect.Parameter.VAR_KEYWORD for p in parameters):
+            return sorted(set(names))
+    return None
 
 
 def as_options(name: str, value: Any) -> dict[str, Any]:

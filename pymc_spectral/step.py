@@ -17,10 +17,10 @@ from pymc.step_methods.compound import BlockedStep, Competence, StepMethodState
 from pymc.step_methods.state import DataClassState, WithSamplingState, dataclass_state
 
 from pymc_spectral._inference_data import close_groups, open_groups, stat_values
-from pymc_spectral._learning_plan import N_LANDMARKS, ROUND_DRAWS, LearningPlan
 from pymc_spectral._progress import ScanProgress
 from pymc_spectral._pymc import (
     PyMCCall,
+    ShowsKernel,
     all_variables_at,
     chain_index,
     check_route,
@@ -28,15 +28,9 @@ from pymc_spectral._pymc import (
     install,
     register,
 )
+from pymc_spectral._step_options import ROUND_DRAWS, LearningPlan
 from pymc_spectral._threads import one_thread, one_thread_if_forked
-from pymc_spectral._validate import (
-    as_options,
-    check_jumps,
-    check_names,
-    check_seed,
-    check_vars,
-    one_of,
-)
+from pymc_spectral._validate import as_options, check_jumps, check_seed, check_vars, one_of
 from pymc_spectral.bridge.estimate import BridgeError, BridgeKind
 from pymc_spectral.bridge.streaming_proposal import ProposalKind, StreamingProposal
 from pymc_spectral.bridge.weights import (
@@ -54,7 +48,12 @@ from pymc_spectral.bridge.weights import (
     cell_of_chain,
 )
 from pymc_spectral.cells.independence_jumps import Jumps
-from pymc_spectral.cells.kernel_choice import NUTS_OPTIONS, KernelName, make_kernel, resolve_kernel
+from pymc_spectral.cells.kernel_choice import (
+    KernelName,
+    check_kernel,
+    make_kernel,
+    resolve_kernel,
+)
 from pymc_spectral.cells.kernel_protocol import Kernel
 from pymc_spectral.cells.restricted_target import RestrictedTarget, Verdict
 from pymc_spectral.cells.walls import AT_WALLS, obstacle
@@ -65,17 +64,17 @@ from pymc_spectral.density.model_graph import check_model
 from pymc_spectral.diagnostics.cell_coverage import MAX_COMPARED, Coverage, coverage
 from pymc_spectral.diagnostics.failed_cells import failed_cells
 from pymc_spectral.diagnostics.findings import Finding
-from pymc_spectral.diagnostics.report import find, log_findings, with_findings
-from pymc_spectral.diagnostics.saved_groups import (
+from pymc_spectral.diagnostics.learned_groups import (
     exploration_group,
     independent_points,
     partition_group,
 )
+from pymc_spectral.diagnostics.report import find, log_findings, with_findings
 from pymc_spectral.exploration.explorers import Exploration, unconstrained_draws
 from pymc_spectral.exploration.explorers import explore as explore_model
 from pymc_spectral.exploration.tempering import TemperingConfig
-from pymc_spectral.partition.config import as_covariance
-from pymc_spectral.result.bridge_points import with_proposed_points
+from pymc_spectral.partition.config import N_LANDMARKS, as_covariance
+from pymc_spectral.result.proposed_values import with_proposed_points
 from pymc_spectral.result.reweighting import DRAWS_BY_TEMPERING, reweighted, weighing_of
 from pymc_spectral.result.tempering_floor import Tempered, masses_of, with_draws_of
 
@@ -124,7 +123,7 @@ WHILE_TUNING = BridgeRow((np.nan, np.nan, np.nan, np.nan), -1, np.nan, False)
 """Draws of the tuning are not weighed."""
 
 
-class SpectralPartitionStep(BlockedStep):
+class SpectralPartitionStep(ShowsKernel, BlockedStep):
     """Sample a multimodal posterior with one restricted chain per mode.
 
     Constructing the step, inside a model, explores the posterior and partitions its space into
@@ -159,7 +158,7 @@ class SpectralPartitionStep(BlockedStep):
         Points used to compute the partition (the paper's N), one number or one per round.
     round_draws : int or sequence of int
         Draws per cell between two partitions (the paper's T), one number or one per further
-        round. Ignored when ``rounds=1``.
+        round. With ``rounds=1`` there are none, and any number but the default is refused.
     partition : {"spectral", "kmeans"} or estimator
         Or an instance such as ``SpectralPartition(n_cells=4, affinity="gaussian", Q=Q)``, which
         decides about the number of cells and landmarks itself, so that `n_cells` and `n_landmarks`
@@ -213,8 +212,8 @@ class SpectralPartitionStep(BlockedStep):
     Called by PyMC in this order:
 
     1. ``__init__`` checks all arguments, explores, partitions and compiles, in the parent process.
-    2. ``_progressbar_config(n_chains)`` comes before the first draw, in the parent; here a run is
-       refused that could not be weighed: too few chains, a model that has changed.
+    2. ``before_first_draw(n_chains)``, with the columns of the progress bar, in the parent; here a
+       run is refused that could not be weighed: too few chains, a model that has changed.
     3. ``set_rng`` (PyMC < 6.3) or ``setup_chain`` begins a chain, in its worker: the generator
        says which chain it is, so which cell. All state of an earlier chain is dropped.
     4. ``step`` makes a draw and its four bridge terms; ``stop_tuning`` ends the tuning.
@@ -268,7 +267,9 @@ class SpectralPartitionStep(BlockedStep):
         self._kernel_kwargs = as_options("kernel_kwargs", kernel_kwargs)
         self._compile_kwargs = as_options("compile_kwargs", compile_kwargs)
         check_seed(random_seed)
+        check_kernel(kernel, self._kernel_kwargs, self._compile_kwargs)
         plan = LearningPlan.check(
+            n_dims=sum(int(np.size(v)) for v in self._value_point().values()),
             explore=explore,
             explore_kwargs=explore_kwargs,
             partition=partition,
@@ -280,7 +281,10 @@ class SpectralPartitionStep(BlockedStep):
         )
         density = batched_density(self.model, compile_kwargs=self._compile_kwargs)
         self._kernel_class, self.kernel_name = resolve_kernel(
-            kernel, density.has_gradient, self._compile_kwargs
+            kernel,
+            density.has_gradient,
+            kernel_kwargs=self._kernel_kwargs,
+            compile_kwargs=self._compile_kwargs,
         )
         # Options of the kernel or of its compilation say that the user counts on NUTS.
         self._kernel_is_free = (
@@ -289,8 +293,6 @@ class SpectralPartitionStep(BlockedStep):
             and not self._kernel_kwargs
             and not self._compile_kwargs
         )
-        if self.kernel_name == "nuts":
-            check_names("kernel_kwargs", self._kernel_kwargs, "pm.NUTS", NUTS_OPTIONS)
         self._learned_from: ModelFingerprint = fingerprint(self.model)
         self.exploration: Exploration | None = None
         *learning_seeds, row_seed = np.random.SeedSequence(random_seed).spawn(4)
@@ -348,19 +350,15 @@ class SpectralPartitionStep(BlockedStep):
         found = obstacle(points, density.logp, density.logp_and_grad, rng)
         if found is None:
             return
-        self._kernel_class, self.kernel_name = resolve_kernel(AT_WALLS, True, {})
+        self._kernel_class, self.kernel_name = resolve_kernel(
+            AT_WALLS, True, kernel_kwargs={}, compile_kwargs={}
+        )
         _log.info('Kernel "%s" instead of NUTS: %s.', self.kernel_name, found)
 
     def _adopt(self, partition: Any) -> None:
         """Take a fitted partition and compile the restricted target and its kernel."""
         self.partition = partition
         self.n_cells = int(partition.n_cells_)
-        d = sum(int(np.prod(np.shape(v))) for v in self._value_point().values())
-        if partition.n_features_in_ != d:
-            raise ValueError(
-                f"The partition was fitted on {partition.n_features_in_} coordinates, but the "
-                f"model's unconstrained space has {d}."
-            )
         self._compile()
         self._members = [self._usable_members(cell) for cell in range(self.n_cells)]
         # What is known of a cell: landmarks, until all points that the partition learned from are.
@@ -583,15 +581,7 @@ class SpectralPartitionStep(BlockedStep):
         """Never chosen by PyMC itself: the step is used by passing it to ``step=``."""
         return Competence.INCOMPATIBLE
 
-    def _progressbar_config(self, n_chains: int = 1) -> Any:  # type: ignore[override]
-        """Return the columns of the progress bar, which PyMC asks for before the first draw."""
-        self._before_first_draw(n_chains)
-        return self._kernel.step._progressbar_config(n_chains)
-
-    def _make_progressbar_update_functions(self) -> Any:  # type: ignore[override]
-        return self._kernel.step._make_progressbar_update_functions()
-
-    def _before_first_draw(self, n_chains: int) -> None:
+    def before_first_draw(self, n_chains: int) -> None:
         """Refuse a run that could not be weighed, or whose cells belong to another posterior."""
         self._call = PyMCCall.in_progress(self)
         if self._call.in_compound:

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 import pymc_spectral
+from pymc_spectral._pymc import PRIVATE_NAMES
 
 PACKAGE = Path(pymc_spectral.__file__).resolve().parent
 MODULES = {
@@ -29,7 +30,7 @@ ALLOWED = {
     "targets": set(),
 }
 # They join the stages: the step, and what it checks before any stage works.
-JOINS = {"pymc_spectral", "pymc_spectral.step", "pymc_spectral._learning_plan"}
+JOINS = {"pymc_spectral", "pymc_spectral.step", "pymc_spectral._step_options"}
 PYMC = {
     "pymc_spectral._pymc",
     "pymc_spectral._validate",
@@ -126,6 +127,41 @@ def test_private_names_of_pymc_are_met_in_one_module(name):
             assert not any(part.startswith("_") for part in (*module.split("."), what)), (
                 f"{name} imports {module}.{what}"
             )
+
+
+def defined(name: str) -> set[str]:
+    """Names with a leading underscore that a module gives to something of its own."""
+    found = set()
+    for node in ast.walk(tree(name)):
+        if isinstance(node, ast.FunctionDef | ast.ClassDef):
+            found.add(node.name)
+        elif isinstance(node, ast.Name | ast.Attribute) and isinstance(node.ctx, ast.Store):
+            found.add(node.id if isinstance(node, ast.Name) else node.attr)
+    return {n for n in found if n.startswith("_")}
+
+
+OURS = set().union(*(defined(name) for name in MODULES if name != "pymc_spectral._pymc"))
+LISTED = {name for entry in PRIVATE_NAMES for name in entry.names if name.startswith("_")}
+# Of named tuples, and for step methods to set, by PyMC's own documentation.
+PUBLIC = {"_replace", "_state_class"}
+
+
+@pytest.mark.parametrize("name", sorted(set(MODULES) - {"pymc_spectral._pymc"}))
+def test_private_attributes_are_our_own(name):
+    """A name of PyMC's is neither asked for nor overridden outside of the one module."""
+    for node in ast.walk(tree(name)):
+        if isinstance(node, ast.Attribute) and node.attr.startswith("_"):
+            known = node.attr.startswith("__") or node.attr in OURS | PUBLIC
+            assert known, f"{name}, line {node.lineno}: {node.attr}"
+    assert not defined(name) & LISTED
+
+
+def test_a_private_attribute_of_another_would_be_seen(monkeypatch):
+    """The negative control."""
+    source = ast.parse("step._progressbar_config(4)")
+    monkeypatch.setitem(globals(), "tree", lambda name: source)
+    with pytest.raises(AssertionError, match="_progressbar_config"):
+        test_private_attributes_are_our_own("pymc_spectral.step")
 
 
 @pytest.mark.parametrize("library", EDGES)

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from synthetic import ar1
 
-from pymc_spectral import _autocorrelation
+from pymc_spectral import _row_blocks
 from pymc_spectral._autocorrelation import (
     bulk_ess,
     mean_variance,
@@ -37,7 +37,7 @@ def test_ess_and_rhat_are_those_of_arviz(columns):
 
 def test_pieces_give_what_the_whole_gives(columns, monkeypatch):
     whole = bulk_ess(columns), rank_rhat(columns), mean_variance(columns)
-    monkeypatch.setattr(_autocorrelation, "_CHUNK", 1)
+    monkeypatch.setattr(_row_blocks, "NUMBERS_AT_ONCE", 1)
     parts = bulk_ess(columns), rank_rhat(columns), mean_variance(columns)
     for a, b in zip(whole, parts, strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-9)

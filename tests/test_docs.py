@@ -10,6 +10,7 @@ import pytest
 from helpers import run_script
 
 from pymc_spectral.bridge.weights import STATS
+from pymc_spectral.diagnostics.thresholds import limit_of
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")])
@@ -55,11 +56,21 @@ def test_code_runs(page, short_runs, capsys):
     assert weights.min() > 0.05
 
 
+@pytest.mark.parametrize(
+    ("name", "code"), [("r_hat", "r_hat"), ("ess_bulk", "ess"), ("pareto_k", "pareto_k")]
+)
+def test_result_page_has_the_limits_of_the_findings(name, code):
+    [row] = re.findall(rf"^\| `{name}` .*", (ROOT / "docs" / "result.md").read_text(), re.M)
+    assert re.search(r"(?:above|below) ([\d.]+)", row)[1] == f"{limit_of(code):g}"
+
+
 def test_result_page_explains_every_statistic(short_runs, capsys):
     text = (ROOT / "docs" / "result.md").read_text()
     explained = set(re.findall(r"`(\w+)`", text))
     idata = run_page(ROOT / "docs" / "explorers.md")["idata"]
     assert set(idata["cells"].data_vars) <= explained
+    learned = {*idata["partition"].data_vars, *idata["exploration"].data_vars}
+    assert {name for name in learned if not name.startswith(("rule_", "round_"))} <= explained
     assert set(STATS) <= explained
     ours = {"cell", "source_chain", "source_draw", "boundary_hit"}
     assert ours <= set(idata["sample_stats"].data_vars)

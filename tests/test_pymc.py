@@ -5,10 +5,12 @@ import inspect
 import re
 from pathlib import Path
 
+import numpy as np
 import pymc as pm
 import pytest
 
 from pymc_spectral import _pymc
+from pymc_spectral.cells.gradient_free_kernels import JointMetropolis
 
 SOURCE = Path(_pymc.__file__).read_text()
 
@@ -34,6 +36,10 @@ THERE = [entry for entry in _pymc.PRIVATE_NAMES if entry.since <= INSTALLED]
 @pytest.mark.parametrize("entry", THERE, ids=lambda entry: entry.owner)
 def test_listed_names_exist(entry):
     owner = owner_of(entry.owner)
+    if inspect.isfunction(owner):
+        missing = set(entry.names) - set(owner.__code__.co_varnames)
+        assert not missing, f"{entry.owner} has no local variables {missing}"
+        return
     classes = inspect.getmro(owner) if inspect.isclass(owner) else ()
     sources = [inspect.getsource(cls) for cls in classes if cls.__module__.startswith("pymc")]
     for name in entry.names:
@@ -43,9 +49,25 @@ def test_listed_names_exist(entry):
 
 
 def test_a_name_that_is_gone_would_be_noticed():
-    gone = _pymc.PrivateName("pymc.backends.base.MultiTrace", ("_no_such_thing",), "")
-    with pytest.raises(AssertionError, match="_no_such_thing"):
-        test_listed_names_exist(gone)
+    for owner in ("pymc.backends.base.MultiTrace", "pymc.sampling.mcmc.sample"):
+        gone = _pymc.PrivateName(owner, ("_no_such_thing",), "", ())
+        with pytest.raises(AssertionError, match="_no_such_thing"):
+            test_listed_names_exist(gone)
+
+
+def test_every_local_variable_of_sample_that_is_read_is_listed():
+    listed = {entry.owner: entry.names for entry in _pymc.PRIVATE_NAMES}
+    assert set(re.findall(r'asked\.get\("(\w+)"', SOURCE)) == set(
+        listed["pymc.sampling.mcmc.sample"]
+    )
+
+
+def test_every_attribute_that_our_metropolis_sets_is_listed():
+    listed = {entry.owner: entry.names for entry in _pymc.PRIVATE_NAMES}
+    source = inspect.getsource(JointMetropolis.__init__)
+    assert set(re.findall(r"self\.(\w+) =", source)) <= set(
+        listed["pymc.step_methods.metropolis.Metropolis"]
+    )
 
 
 def test_every_private_name_that_is_used_is_listed():
@@ -57,6 +79,17 @@ def test_every_private_name_that_is_used_is_listed():
     assert used - own <= listed
 
 
-def test_the_installed_series_is_one_that_was_checked():
-    series = {version.split(".")[0] for version in _pymc.CHECKED_ON}
-    assert pm.__version__.split(".")[0] in series
+@pytest.mark.parametrize("entry", THERE, ids=lambda entry: entry.owner)
+def test_the_installed_series_is_one_that_was_checked(entry):
+    assert pm.__version__.split(".")[0] in {version.split(".")[0] for version in entry.checked}
+
+
+@pytest.mark.parametrize("seed", [0, [1, 2]])
+def test_a_generator_tells_which_chain_it_is_for(seed):
+    """Those of a run are spawned from one, in order; of them others may be spawned."""
+    generators = np.random.default_rng(seed).spawn(3)
+    assert [_pymc.chain_index(rng) for rng in generators] == [0, 1, 2]
+    generators[2].random()
+    assert _pymc.chain_index(generators[2]) == 2
+    assert _pymc.chain_index(generators[2].spawn(2)[1]) == 1
+    assert _pymc.chain_index(np.random.default_rng(seed)) == 0

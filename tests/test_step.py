@@ -338,7 +338,11 @@ def test_bad_options_are_refused(model, points, options, error, message):
 
 
 BAD_POINTS = [
-    (np.array([[0.0, 0], [1, 1], [2, 2]]), {"n_cells": 5}, "3 distinct points cannot fill 5 cells"),
+    (
+        np.array([[0.0, 0], [1, 1], [2, 2]])[[0, 0, 1, 1, 2]],
+        {"n_cells": 5},
+        "3 distinct points cannot fill 5 cells",
+    ),
     (np.full((10, 2), np.nan), {}, "not finite|finite"),
     (np.ones((10, 2)), {}, "the same"),
     (np.zeros((10, 3)), {}, "3"),

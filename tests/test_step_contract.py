@@ -1,5 +1,7 @@
 """What PyMC may expect of a step method, for every kernel: stats, states, processes, arguments."""
 
+from typing import get_args
+
 import cloudpickle
 import numpy as np
 import pymc as pm
@@ -10,18 +12,22 @@ from pymc.step_methods.compound import BlockedStep
 import pymc_spectral as ps
 from pymc_spectral import targets
 from pymc_spectral.bridge.weights import STATS
-from pymc_spectral.cells.kernel_choice import resolve_kernel
+from pymc_spectral.cells.kernel_choice import KINDS, NAMED, KernelName, resolve_kernel
 
 TARGET = targets.paper2d()
 KERNELS = {
-    "nuts": "nuts",
-    "metropolis": "metropolis",
-    "slice": "slice",
+    **{name: name for name in NAMED},
     "hmc": pm.HamiltonianMC,
     "differential_evolution": pm.DEMetropolisZ,
 }
 TUNE, DRAWS = 30, 20
 MARK = "compiled_with_these_options"
+
+
+def test_every_name_has_a_class_and_every_kind_is_tried():
+    assert list(NAMED) == list(get_args(KernelName))
+    classes = [NAMED.get(kernel, kernel) for kernel in KERNELS.values()]
+    assert {next(c for c in cls.__mro__ if c in KINDS) for cls in classes} == set(KINDS)
 
 
 @pytest.fixture(scope="module")
@@ -235,5 +241,23 @@ def test_compile_kwargs_that_would_be_lost_are_refused(model, partition):
             kernel=TakesNoOptions,
             compile_kwargs={"mode": "FAST_COMPILE"},
         )
-    assert resolve_kernel(TakesNoOptions, True, {})[0] is TakesNoOptions
-    assert resolve_kernel(HandsOn, True, {"mode": "FAST_COMPILE"})[0] is HandsOn
+    assert resolve_kernel(TakesNoOptions, True)[0] is TakesNoOptions
+    found, _ = resolve_kernel(
+        HandsOn,
+        True,
+        kernel_kwargs={"extra": 1, "target_accept": 0.9},
+        compile_kwargs={"mode": "FAST_COMPILE"},
+    )
+    assert found is HandsOn
+
+
+class TakesAnything(BlockedStep):
+    """Step method whose options only it knows."""
+
+    def __init__(self, vars, **options):
+        self.vars = vars
+
+
+def test_options_that_only_the_class_knows_are_left_to_it():
+    kernel_kwargs = {"of_its_own": 1}
+    assert resolve_kernel(TakesAnything, True, kernel_kwargs=kernel_kwargs)[0] is TakesAnything

@@ -1,8 +1,8 @@
 """Kernels that follow trajectories: Hamiltonian step methods.
 
 Two kinds: trajectories that pass through the walls of the cell, those of
-:mod:`pymc_spectral.cells.restricted_nuts`, and those of other Hamiltonian step methods, which end
-there.
+:mod:`pymc_spectral.cells.wall_crossing_nuts`, and those of other Hamiltonian step methods, which
+end there.
 """
 
 from __future__ import annotations

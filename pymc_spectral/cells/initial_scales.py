@@ -61,6 +61,8 @@ def walk_covariance(members: np.ndarray) -> np.ndarray:
 
 def variances(members: np.ndarray) -> np.ndarray:
     """Return the variances of the landmarks of a cell, 1 where they do not vary."""
+    # Not the square of `partition.spectrum.standardization`: taking the root and squaring it again
+    # would move the last digit, and with it every chain.
     if len(members) < 2:
         return np.ones(members.shape[1])
     variance = members.var(axis=0)

@@ -25,11 +25,17 @@ from pytensor.tensor import TensorVariable
 from pytensor.tensor.sharedvar import TensorSharedVariable
 
 from pymc_spectral._pymc import RaveledFunction, exact_rounding, replacing_logp
-from pymc_spectral.partition.cell_rules import DiscriminantRule, NystromRule, Rule, VoronoiRule
+from pymc_spectral.partition.cell_rules import (
+    FULL_MAX_DIM,
+    DiscriminantRule,
+    NystromRule,
+    Rule,
+    VoronoiRule,
+)
 
 __all__ = [
     "CODES_BELOW",
-    "NAN_LOGP",
+    "NAN_CODE",
     "OUTSIDE",
     "RestrictedTarget",
     "Verdict",
@@ -37,7 +43,7 @@ __all__ = [
     "verdict",
 ]
 
-NAN_LOGP = -1e300
+NAN_CODE = -1e300
 """Code of a point of the cell whose log density is NaN."""
 OUTSIDE = -1e303
 """Code of a point outside the cell."""
@@ -114,7 +120,7 @@ def _(rule: DiscriminantRule, x: TensorVariable) -> TensorVariable:
     means = _data(rule.means)
     if rule.factors.ndim == 2:
         y = (x[None, :] - means) * _data(rule.factors)
-    elif d <= 8:
+    elif d <= FULL_MAX_DIM:
         # Small enough that elementwise work beats the call overhead of many products.
         transposed = _data(np.swapaxes(rule.factors, 1, 2))
         y = pt.sum(transposed * (x[None, :] - means)[:, None, :], axis=2)
@@ -267,7 +273,7 @@ class RestrictedTarget:
         """Build the log density of the model in the selected cell, a code outside and at NaN."""
         logp = pm.Model.logp(self.model)
         # A NaN must not get through a comparison: `y > nan` is false, and slice would accept it.
-        usable = pt.switch(pt.isnan(logp), _constant(NAN_LOGP), logp)
+        usable = pt.switch(pt.isnan(logp), _constant(NAN_CODE), logp)
         return pt.switch(self.inside(), usable, _constant(OUTSIDE))
 
     def inside(self) -> TensorVariable:

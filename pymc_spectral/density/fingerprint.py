@@ -28,7 +28,8 @@ class ModelFingerprint:
     terms : frozenset of str
         Free and observed variables and potentials, with their kind.
     data : dict of str
-        Digest of every shared variable that the log density depends on, by name.
+        Digest of every shared variable that the log density depends on, by name; those without a
+        name, or of the same one, by name and place.
     """
 
     terms: frozenset[str]
@@ -55,7 +56,12 @@ def fingerprint(model: pm.Model) -> ModelFingerprint:
     }
     terms = frozenset(f"{kind} {v.name}" for kind, found in kinds.items() for v in found)
     shared = [v for v in graph_inputs([model.logp()]) if isinstance(v, SharedVariable)]
-    data = {str(v.name): _digest(v.get_value(borrow=True)) for v in shared}
+    data: dict[str, str] = {}
+    for place, variable in enumerate(shared):
+        name = variable.name or "a shared variable without a name"
+        # Names need be neither given nor unique; the order is that of the graph, always the same.
+        key = f"{name} (no. {place})" if variable.name is None or name in data else name
+        data[key] = _digest(variable.get_value(borrow=True))
     return ModelFingerprint(terms, data)
 
 

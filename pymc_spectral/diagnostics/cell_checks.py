@@ -21,7 +21,7 @@ from pymc_spectral.diagnostics.findings import (
     from_figures,
     value_of,
 )
-from pymc_spectral.diagnostics.rules_of_thumb import LARGEST, landmarks_of_groups
+from pymc_spectral.diagnostics.paper_rules import LARGEST, landmarks_of_groups
 from pymc_spectral.diagnostics.thresholds import THRESHOLDS, limit_of
 
 __all__ = ["check_boundary", "check_bridge", "check_chains", "check_errors", "check_modes"]
@@ -80,17 +80,18 @@ def check_modes(groups: Groups) -> list[Finding]:
         unvisited = value_of(partition, "unvisited", cell)
         seen = _second_mode(groups, cell, unvisited, float(apart[cell]))
         if seen is not None:
-            value, what = seen
-            found.append(finding("several_modes", "warning", cell, value, seen=what))
-        elif THRESHOLDS["unvisited"].exceeded(unvisited):
-            found.append(finding("unvisited", "warning", cell, unvisited, unvisited=unvisited))
+            by, value, what = seen
+            severity = THRESHOLDS[f"several_modes.{by}"].worst
+            found.append(finding("several_modes", severity, cell, value, seen=what))
+        elif beyond := THRESHOLDS["unvisited"].severity(unvisited):
+            found.append(finding("unvisited", beyond, cell, unvisited, unvisited=unvisited))
     return found
 
 
 def _second_mode(
     groups: Groups, cell: int, unvisited: float, apart: float
-) -> tuple[float, str] | None:
-    """Return the figure and the words that show a second mode in a cell, the clearest sign first.
+) -> tuple[str, float, str] | None:
+    """Return what shows a second mode in a cell: which sign, its figure, and words; the clearest.
 
     Parameters
     ----------
@@ -107,18 +108,24 @@ def _second_mode(
     deep = THRESHOLDS["several_modes.valley"].exceeded
     valley = value_of(partition, "valley_unvisited", cell)
     if THRESHOLDS["several_modes.unvisited"].exceeded(unvisited) and deep(valley):
-        return valley, (
-            f"{unvisited:.0%} of its explored points lie where no chain went, beyond a valley "
-            f"{valley:.1f} deep in log density"
+        return (
+            "unvisited",
+            valley,
+            (
+                f"{unvisited:.0%} of its explored points lie where no chain went, beyond a valley "
+                f"{valley:.1f} deep in log density"
+            ),
         )
     between = value_of(partition, "valley_chains", cell)
     # A valley alone is none between chains that cross it: they must disagree as well.
     if deep(between) and THRESHOLDS["r_hat"].exceeded(value_of(groups["cells"], "r_hat", cell)):
-        return between, (
-            f"its chains stayed on both sides of a valley {between:.1f} deep in log density"
+        return (
+            "valley",
+            between,
+            (f"its chains stayed on both sides of a valley {between:.1f} deep in log density"),
         )
     if THRESHOLDS["several_modes.apart"].exceeded(apart):
-        return apart, f"each chain looks settled, but in another place (r_hat {apart:.2f})"
+        return "apart", apart, f"each chain looks settled, but in another place (r_hat {apart:.2f})"
     return None
 
 
@@ -163,11 +170,16 @@ def check_errors(groups: Groups) -> list[Finding]:
     found = []
     for cell in cells_of(cells):
         weight, error = value_of(cells, "weight", cell), value_of(cells, "weight_mcse", cell)
-        if THRESHOLDS["weight_error"].exceeded(error) or np.isnan(error):
+        if severity := THRESHOLDS["weight_error"].severity(_or_infinite(error)):
             words = {"weight": weight, "weight_mcse": error}
-            found.append(finding("weight_error", "warning", cell, error, **words))
+            found.append(finding("weight_error", severity, cell, error, **words))
     error = float(cells["log_marginal_likelihood_mcse"])
-    if THRESHOLDS["weight_error.evidence"].exceeded(error) or np.isnan(error):
+    if severity := THRESHOLDS["weight_error.evidence"].severity(_or_infinite(error)):
         words = {"total": float(cells["log_marginal_likelihood"]), "error": error}
-        found.append(finding("weight_error:evidence", "warning", None, error, **words))
+        found.append(finding("weight_error:evidence", severity, None, error, **words))
     return found
+
+
+def _or_infinite(error: float) -> float:
+    """Return an error, infinite where it is unknown."""
+    return np.inf if np.isnan(error) else error

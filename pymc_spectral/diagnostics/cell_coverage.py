@@ -16,7 +16,12 @@ from numpy.typing import NDArray
 from scipy.spatial.distance import cdist
 
 from pymc_spectral.partition.cell_rules import Floats, Ints
-from pymc_spectral.partition.segment_joining import LogDensity, lowest_between, representative
+from pymc_spectral.partition.segment_joining import (
+    PRINCIPAL_DIRECTIONS,
+    LogDensity,
+    lowest_between,
+    representative,
+)
 from pymc_spectral.partition.spectrum import standardization
 
 __all__ = ["MAX_COMPARED", "Coverage", "coverage"]
@@ -33,8 +38,6 @@ FEWEST = 3
 # draws of one mode such gaps are found in its outermost tail only.
 FAR = 3.0
 NEIGHBOR = 10
-# Principal directions looked along beside the coordinates. Heuristic: modes differ in few.
-PRINCIPAL_DIRECTIONS = 5
 # Along one direction, what lies beyond the central 98 % of the others by half of that range is
 # outside: 4.7 standard deviations of a normal.
 TAILS = (0.01, 0.99)
@@ -142,7 +145,7 @@ def _compare(
     if missed.any():
         there = representative(points[missed], logp, n_tried=ROWS_TRIED)
         valley_unvisited = min(_valley(place, there, logp) for place in places)
-    unvisited *= missed.sum() / max(away.sum(), 1)
+    unvisited *= missed.sum() / max(int(away.sum()), 1)
     return unvisited, wandering, valley_unvisited, valley_chains
 
 

@@ -16,21 +16,20 @@ from pymc_spectral.diagnostics.findings import (
     from_figures,
     value_of,
 )
-from pymc_spectral.diagnostics.saved_groups import STRETCHES
-from pymc_spectral.diagnostics.thresholds import THRESHOLDS, limit_of, wanted_landmarks
+from pymc_spectral.diagnostics.learned_groups import tempered
+from pymc_spectral.diagnostics.thresholds import (
+    STRETCHES,
+    THRESHOLDS,
+    limit_of,
+    wanted_landmarks,
+)
 
 __all__ = ["check_coverage", "check_opinions", "check_partition", "check_tempering"]
 
 
-def _tempered(groups: Groups) -> xr.Dataset | None:
-    """Return the group ``exploration`` where tempering made it, else None."""
-    exploration = groups.get("exploration")
-    return exploration if exploration is not None and "round_trips" in exploration else None
-
-
 def check_opinions(groups: Groups) -> list[Finding]:
     """Compare weights and evidence with those of tempering, which come another way."""
-    exploration = _tempered(groups)
+    exploration = tempered(groups)
     if exploration is None:
         return []
     return _compare_weights(groups, exploration) + _compare_evidence(groups, exploration)
@@ -48,11 +47,10 @@ def _compare_weights(groups: Groups, exploration: xr.Dataset) -> list[Finding]:
         )
         gap = abs(weight - share)
         # Of light cells a small gap may be many errors: both limits must be exceeded.
-        if THRESHOLDS["occupancy"].exceeded(gap, error) and THRESHOLDS["occupancy.gap"].exceeded(
-            gap
-        ):
+        severity = THRESHOLDS["occupancy"].severity(gap, error)
+        if severity is not None and THRESHOLDS["occupancy.gap"].exceeded(gap):
             words = {"weight": weight, "share": share}
-            found.append(finding("occupancy", "warning", cell, gap / error, **words))
+            found.append(finding("occupancy", severity, cell, gap / error, **words))
     return found
 
 
@@ -67,7 +65,8 @@ def _compare_evidence(groups: Groups, exploration: xr.Dataset) -> list[Finding]:
     if not abs(total - other) > limit_of("evidence") * error + limit_of("evidence.gap"):
         return []
     kind = "evidence:missing" if other > total else "evidence"
-    return [finding(kind, "warning", None, total - other, total=total, other=other)]
+    severity = THRESHOLDS["evidence"].worst
+    return [finding(kind, severity, None, total - other, total=total, other=other)]
 
 
 # ---------------------------------------------------------------- exploration
@@ -75,7 +74,7 @@ def _compare_evidence(groups: Groups, exploration: xr.Dataset) -> list[Finding]:
 
 def check_tempering(groups: Groups) -> list[Finding]:
     """Look at what tempering says of itself."""
-    exploration = _tempered(groups)
+    exploration = tempered(groups)
     if exploration is None:
         return []
     return [
@@ -89,15 +88,15 @@ def _check_ladder(exploration: xr.Dataset) -> list[Finding]:
     """Look at trips along the ladder, at what still changed, and at moves on its rungs."""
     found = []
     trips, copies = int(exploration["round_trips"]), int(exploration.attrs["n_copies"])
-    if THRESHOLDS["round_trips"].exceeded(trips, copies):
+    if severity := THRESHOLDS["round_trips"].severity(trips, copies):
         words = {"trips": trips, "copies": copies}
-        found.append(finding("round_trips", "warning", None, trips, **words))
+        found.append(finding("round_trips", severity, None, trips, **words))
     if not exploration.attrs["settled"]:
         found.append(finding("not_settled", "info", None, float(exploration["barrier"])))
     acceptance = float(exploration["acceptance"].min())
-    if THRESHOLDS["local_moves"].exceeded(acceptance):
+    if severity := THRESHOLDS["local_moves"].severity(acceptance):
         beta = float(exploration["betas"].values[exploration["acceptance"].values.argmin()])
-        found.append(finding("local_moves", "warning", None, acceptance, beta=beta))
+        found.append(finding("local_moves", severity, None, acceptance, beta=beta))
     return found
 
 

@@ -13,7 +13,18 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-__all__ = ["HEAVY_CELL", "THRESHOLDS", "Severity", "Threshold", "limit_of", "wanted_landmarks"]
+from pymc_spectral.partition.config import N_LANDMARKS
+
+__all__ = [
+    "HEAVY_CELL",
+    "LANDMARKS_LEAST",
+    "STRETCHES",
+    "THRESHOLDS",
+    "Severity",
+    "Threshold",
+    "limit_of",
+    "wanted_landmarks",
+]
 
 Severity = Literal["info", "warning"]
 Side = Literal["above", "below", "at most"]
@@ -70,6 +81,11 @@ class Threshold:
         """Return whether a figure is beyond any of the limits."""
         return self.severity(value, scale) is not None
 
+    @property
+    def worst(self) -> Severity:
+        """How serious a figure is that is beyond all limits."""
+        return "info" if self.warning is None else "warning"
+
     def _beyond(self, value: float, limit: float) -> bool:
         """Compare, so that NaN is never beyond."""
         if self.side == "above":
@@ -80,10 +96,17 @@ class Threshold:
 HEAVY_CELL = 0.05
 """A cell of more weight should have been met often, so that it was not is a warning."""
 
+STRETCHES = 20
+"""Stretches of time into which tempering's run is divided.
+
+Heuristic: few enough that each is longer than a visit to a cell, enough that a scatter between them
+is known to a sixth.
+"""
+
 # Landmarks that describe the shapes of all cells. Heuristic: a spread takes some per cell and per
 # dimension; fewer than a hundred make no picture, and a thousand, the default, are never too few.
 LANDMARKS_PER_CELL, LANDMARKS_PER_DIMENSION = 25, 5
-LANDMARKS_LEAST, LANDMARKS_MOST = 100, 1000
+LANDMARKS_LEAST, LANDMARKS_MOST = 100, N_LANDMARKS
 
 
 def wanted_landmarks(n_cells: int, n_dims: int) -> int:
@@ -260,7 +283,7 @@ THRESHOLDS: dict[str, Threshold] = {
     ),
     "rarely_seen": Threshold(
         "rarely_seen",
-        "stretches of tempering's run, of 20, in which a cell was met",
+        f"stretches of tempering's run, of {STRETCHES}, in which a cell was met",
         "heuristic: more visits than two make luck unlikely",
         info=2,
         side="at most",

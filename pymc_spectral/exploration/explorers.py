@@ -21,11 +21,12 @@ import pytensor
 import xarray as xr
 
 from pymc_spectral._inference_data import group, has_groups
-from pymc_spectral._validate import check_names, one_of
+from pymc_spectral._validate import check_names, one_of, options_of
 from pymc_spectral.density.batched import BatchedDensity, batched_density
 from pymc_spectral.density.model_graph import forward_transforms
 from pymc_spectral.exploration.tempered_path import prior_sampler
 from pymc_spectral.exploration.tempering import (
+    N_POINTS,
     TEMPERING_OPTIONS,
     TemperingConfig,
     TemperingReport,
@@ -34,6 +35,7 @@ from pymc_spectral.exploration.tempering import (
 )
 
 __all__ = [
+    "N_POINTS",
     "Exploration",
     "check_explore",
     "constrained_to_unconstrained",
@@ -51,6 +53,8 @@ OWN_ARGUMENTS = ("model", "method", "density", "random_seed", "rng", "progressba
 # represented whatever the number of points wanted (heuristic).
 SMC_CHAINS = 2
 SMC_LEAST_DRAWS = 500
+# Its result is read here, so how it comes is not for users to choose.
+SMC_SET = ("return_inferencedata",)
 
 
 @dataclass(frozen=True, eq=False)
@@ -104,7 +108,7 @@ def explore(
     model: pm.Model | None = None,
     method: str | np.ndarray | xr.Dataset | Explorer | Any | None = None,
     *,
-    n_points: int = 4000,
+    n_points: int = N_POINTS,
     density: BatchedDensity | None = None,
     random_seed: int | np.random.SeedSequence | None = None,
     rng: np.random.Generator | None = None,
@@ -190,6 +194,8 @@ def check_explore(method: Any, options: Mapping[str, Any]) -> None:
         if one_of("explore", name, list(_METHODS)) == "tempering":
             check_names("explore_kwargs", options, "tempering", TEMPERING_OPTIONS)
             TemperingConfig(**settings)
+        else:
+            _check_smc(settings)
         return
     if settings:
         raise TypeError(
@@ -202,6 +208,21 @@ def check_explore(method: Any, options: Mapping[str, Any]) -> None:
         _check_callable(method)
     else:
         _as_points(method)
+
+
+def _check_smc(options: Mapping[str, Any]) -> None:
+    """Refuse what ``pm.sample_smc`` would swallow, or refuse with its first chain."""
+    kernel = options.get("kernel", pm.smc.IMH)
+    if not isinstance(kernel, type):
+        raise TypeError(f"kernel={kernel!r} is no class of SMC: pass kernel=pm.smc.MH, say.")
+    own = inspect.signature(pm.sample_smc).parameters.values()
+    names = {p.name for p in own if p.kind is not p.VAR_KEYWORD} | set(options_of(kernel) or ())
+    known = sorted(names - {*OWN_ARGUMENTS, *SMC_SET} | {"n_points"})
+    check_names("explore_kwargs", options, 'explore="smc"', known)
+    for name in ("draws", "chains"):
+        value = options.get(name, 1)
+        if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
+            raise ValueError(f"{name}={value!r} must be a positive integer: pass {name}=2000, say.")
 
 
 def _check_callable(method: Callable[..., Any]) -> None:

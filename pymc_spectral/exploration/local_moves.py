@@ -36,6 +36,9 @@ LEAST_POINTS_PER_DIMENSION = 2
 PRIOR_POINTS_PER_DIMENSION = 5.0
 # Below this a variance is rounding only: a reciprocal or a Cholesky factor would overflow.
 TINY_VARIANCE = 1e-200
+# By this part the diagonal of a precision matrix is raised, so that Cholesky does not fail by
+# rounding: far above that, far below what is known of the matrix.
+LIFT = 1e-10
 
 
 @dataclass
@@ -240,7 +243,7 @@ class Hamiltonian:
         seen = np.einsum("kii->ki", outer)
         keep = _trust(n, self.d)
         # The diagonal is not shrunk, and a trifle larger: Cholesky must not fail by rounding.
-        lift = (1 + 1e-10) * np.maximum(seen, least) - keep * seen
+        lift = (1 + LIFT) * np.maximum(seen, least) - keep * seen
         precision = keep * outer + lift[:, :, None] * np.eye(self.d)
         lower = np.linalg.cholesky(precision)
         return np.stack([solve_triangular(c, np.eye(self.d), lower=True).T for c in lower])

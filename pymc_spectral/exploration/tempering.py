@@ -29,6 +29,7 @@ from pymc_spectral.exploration.tempered_path import Path, PriorSampler, Referenc
 from pymc_spectral.exploration.tempering_round import RoundReport, run_round
 
 __all__ = [
+    "N_POINTS",
     "TEMPERING_OPTIONS",
     "Tempered",
     "TemperingConfig",
@@ -38,6 +39,10 @@ __all__ = [
 ]
 
 _log = logging.getLogger(__name__)
+
+N_POINTS = 4000
+"""Points by default. Heuristic: a mode of weight 1 in 1000 is met by some, and four for each
+landmark help to describe the cells."""
 
 # Numbers without a paper are heuristics. With them, 99 runs of 100 (twenty seeds on each of five
 # targets, the slow test of tempering) must find all modes, and the evidence within its errors.
@@ -259,7 +264,7 @@ def temper(
     config: TemperingConfig | None = None,
     *,
     prior: PriorSampler | None = None,
-    n_points: int = 4000,
+    n_points: int = N_POINTS,
     rng: np.random.Generator | None = None,
     progressbar: bool = False,
 ) -> Tempered:

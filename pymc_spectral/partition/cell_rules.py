@@ -17,7 +17,16 @@ from numpy.typing import NDArray
 
 from pymc_spectral._row_blocks import fitting, slices
 
-__all__ = ["RULES", "DiscriminantRule", "Floats", "Ints", "NystromRule", "Rule", "VoronoiRule"]
+__all__ = [
+    "FULL_MAX_DIM",
+    "RULES",
+    "DiscriminantRule",
+    "Floats",
+    "Ints",
+    "NystromRule",
+    "Rule",
+    "VoronoiRule",
+]
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -26,6 +35,13 @@ Ints = NDArray[np.int64]
 ROWS_AT_ONCE = 2048
 # Numbers in the (rows, landmarks, d) work array of a Nystrom rule: 32 MB.
 NYSTROM_BUDGET = 4_000_000
+
+FULL_MAX_DIM = 8
+"""Above this dimension the factors of a discriminant rule cost its graph a product per component.
+
+Up to it, elementwise work beats the overhead of calling products. Heuristic, and the same on any
+machine: what a rule looks like must not depend on a clock.
+"""
 
 
 class FrozenRule:

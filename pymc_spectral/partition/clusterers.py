@@ -25,11 +25,15 @@ from pymc_spectral.partition.cell_rules import (
     Rule,
     VoronoiRule,
 )
-from pymc_spectral.partition.config import Extension, KMeansConfig, SpectralConfig, as_covariance
-from pymc_spectral.partition.discriminant_fit import (
-    discriminant_rule,
-    rule_of_basins,
+from pymc_spectral.partition.config import (
+    N_LANDMARKS,
+    VALLEY,
+    Extension,
+    KMeansConfig,
+    SpectralConfig,
+    as_covariance,
 )
+from pymc_spectral.partition.discriminant_fit import discriminant_rule, rule_of_basins
 from pymc_spectral.partition.peaks import Peaks, find_peaks, join_peaks
 from pymc_spectral.partition.quench import Gradient, quench, quench_at_random
 from pymc_spectral.partition.segment_joining import (
@@ -417,9 +421,9 @@ class SpectralPartition(_Partition):
         Q: ArrayLike | None = None,
         extension: Extension = "discriminant",
         join: bool | None = None,
-        n_landmarks: int = 1000,
+        n_landmarks: int = N_LANDMARKS,
         n_neighbors: int = 10,
-        valley: float = 0.25,
+        valley: float = VALLEY,
         min_landmarks: int = 5,
         quench: int = 80,
         random_state: int | np.random.RandomState | None = None,
@@ -541,7 +545,7 @@ class KMeansPartition(_Partition):
         self,
         n_cells: int = 2,
         *,
-        n_landmarks: int = 1000,
+        n_landmarks: int = N_LANDMARKS,
         standardize: bool = True,
         random_state: int | np.random.RandomState | None = None,
     ):

@@ -14,9 +14,28 @@ from pymc_spectral._validate import one_of
 from pymc_spectral.partition.cell_rules import Floats
 from pymc_spectral.partition.spectrum import Affinity
 
-__all__ = ["Extension", "KMeansConfig", "SpectralConfig", "as_covariance"]
+__all__ = [
+    "N_LANDMARKS",
+    "VALLEY",
+    "Extension",
+    "KMeansConfig",
+    "SpectralConfig",
+    "as_covariance",
+]
 
 Extension = Literal["discriminant", "nystrom"]
+
+N_LANDMARKS = 1000
+"""Landmarks by default: eigenvectors of as many take half a second."""
+
+VALLEY = 0.25
+"""Depth, in log density, from which a valley is one by default.
+
+Heuristic. The densities of most unimodal posteriors have none along a straight path; the slack is
+for those that bend, and for paths that cut corners. Between modes that chains hardly cross it is
+ten times as deep. A valley that is joined though it is one costs little: chains cross what is so
+shallow.
+"""
 
 # One landmark has no neighbor, and no spectrum.
 FEWEST_LANDMARKS = 2
@@ -85,7 +104,8 @@ class SpectralConfig:
             or not self.valley > 0
         ):
             raise ValueError(
-                f"valley={self.valley!r} must be a positive depth in log density: use 0.25, say."
+                f"valley={self.valley!r} must be a positive depth in log density: use {VALLEY}, "
+                "say."
             )
         if self.join is False and self.n_cells == "auto":
             raise ValueError(

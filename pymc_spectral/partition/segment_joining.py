@@ -20,6 +20,7 @@ from pymc_spectral.partition.cell_rules import Floats, Ints
 from pymc_spectral.partition.spectrum import standardization
 
 __all__ = [
+    "PRINCIPAL_DIRECTIONS",
     "Joined",
     "LogDensity",
     "finite",

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 import numpy as np
 import xarray as xr
 
-__all__ = ["make_axes", "needed_group", "tempered", "with_shared_parameters"]
+__all__ = ["make_axes", "needed_group", "with_shared_parameters"]
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -58,9 +58,3 @@ def needed_group(groups: dict[str, xr.Dataset], name: str) -> xr.Dataset:
             "a partition that was fitted before and handed in has no exploration."
         )
     return groups[name]
-
-
-def tempered(groups: dict[str, xr.Dataset]) -> xr.Dataset | None:
-    """Return the group ``exploration`` where tempering made it, else None."""
-    exploration = groups.get("exploration")
-    return exploration if exploration is not None and "round_trips" in exploration else None

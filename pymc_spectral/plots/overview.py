@@ -10,8 +10,9 @@ import xarray as xr
 
 from pymc_spectral._inference_data import open_groups
 from pymc_spectral.diagnostics.findings import Finding
+from pymc_spectral.diagnostics.learned_groups import tempered
 from pymc_spectral.diagnostics.report import find
-from pymc_spectral.plots.axes import make_axes, tempered, with_shared_parameters
+from pymc_spectral.plots.axes import make_axes, with_shared_parameters
 from pymc_spectral.plots.cells import plot_cells
 from pymc_spectral.plots.partition import plot_partition
 from pymc_spectral.plots.spectrum import plot_spectrum

@@ -9,7 +9,7 @@ import numpy as np
 import xarray as xr
 
 from pymc_spectral._inference_data import open_groups
-from pymc_spectral.diagnostics.saved_groups import rule_from
+from pymc_spectral.diagnostics.learned_groups import rule_from
 from pymc_spectral.plots.axes import make_axes, needed_group, with_shared_parameters
 from pymc_spectral.plots.palette import GRAY, LABELED_CELLS, color, marker
 from pymc_spectral.plots.planes import choose_plane

@@ -9,7 +9,8 @@ import xarray as xr
 
 from pymc_spectral._inference_data import open_groups
 from pymc_spectral._validate import one_of
-from pymc_spectral.plots.axes import make_axes, needed_group, tempered, with_shared_parameters
+from pymc_spectral.diagnostics.learned_groups import tempered
+from pymc_spectral.plots.axes import make_axes, needed_group, with_shared_parameters
 from pymc_spectral.plots.palette import COLORS
 
 __all__ = ["plot_tempering"]

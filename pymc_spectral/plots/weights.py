@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 
 from pymc_spectral._inference_data import open_groups
-from pymc_spectral.plots.axes import make_axes, tempered, with_shared_parameters
+from pymc_spectral.diagnostics.learned_groups import tempered
+from pymc_spectral.plots.axes import make_axes, with_shared_parameters
 from pymc_spectral.plots.palette import GRAY, color, marker
 
 __all__ = ["plot_weights"]

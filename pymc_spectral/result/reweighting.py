@@ -18,7 +18,14 @@ from pymc_spectral._inference_data import close_groups, columns_of, open_groups,
 from pymc_spectral._row_blocks import slices
 from pymc_spectral._version import __version__
 from pymc_spectral.bridge.estimate import BridgeError, BridgeKind
-from pymc_spectral.bridge.weights import BRIDGE_STATS, WEIGHING_STATS, OtherMass, Weighing, weigh
+from pymc_spectral.bridge.weights import (
+    BRIDGE_STATS,
+    CELL,
+    WEIGHING_STATS,
+    OtherMass,
+    Weighing,
+    weigh,
+)
 from pymc_spectral.result.cell_statistics import cells_group, chain_figures, with_slow_chains
 from pymc_spectral.result.equal_weight_rows import choose_rows, run_length
 from pymc_spectral.result.means import CONSTANT, stratified_mean, weighted_mean
@@ -44,8 +51,9 @@ _log = logging.getLogger(__name__)
 DROPPED_STATS = (*WEIGHING_STATS, "energy")
 """Stats without meaning for a row of the reweighted posterior; the chains as they ran keep them."""
 
-# Columns handled together: bounds memory for models with thousands of Deterministics.
-_CHUNK = 256
+# Parameters handled together: bounds memory for models with thousands of Deterministics (heuristic;
+# several arrays of the draws of so many are held at once).
+PARAMETERS_AT_ONCE = 256
 
 
 def reweight(
@@ -243,7 +251,7 @@ def _source(groups: dict[str, xr.Dataset]) -> tuple[xr.Dataset, xr.Dataset]:
             "pass the whole result of pm.sample."
         )
     chains, stats = groups[prefix + "posterior"], groups[prefix + "sample_stats"]
-    absent = [name for name in ("cell", *BRIDGE_STATS) if name not in stats]
+    absent = [name for name in (CELL, *BRIDGE_STATS) if name not in stats]
     if absent:
         raise ValueError(
             f"sample_stats lacks {', '.join(absent)}, so these draws cannot be weighed; sample "
@@ -261,7 +269,7 @@ def _source(groups: dict[str, xr.Dataset]) -> tuple[xr.Dataset, xr.Dataset]:
 def _inefficiency(columns: np.ndarray, weighing: Weighing) -> float:
     """Return the largest ``total * mcse ** 2 / sd ** 2`` of a mean among the parameters."""
     worst = 0.0
-    for part in slices(columns.shape[2], _CHUNK):
+    for part in slices(columns.shape[2], PARAMETERS_AT_ONCE):
         x = columns[:, :, part]
         mean, mcse = stratified_mean(x, weighing)
         variance = weighted_mean((x - mean) ** 2, weighing)

@@ -16,7 +16,7 @@ import xarray as xr
 
 from pymc_spectral._autocorrelation import rank_rhat
 from pymc_spectral._inference_data import choose_variables, columns_of, hdi_names
-from pymc_spectral._row_blocks import fitting, slices
+from pymc_spectral._row_blocks import column_blocks
 from pymc_spectral.bridge.weights import Weighing, cell_of_chain
 from pymc_spectral.result.means import (
     CONSTANT,
@@ -29,9 +29,9 @@ from pymc_spectral.result.reweighting import weighed_groups, weighing_of
 
 __all__ = ["cell_summary", "summary"]
 
-# Numbers handled together: bounds memory for models with thousands of Deterministics. Pooling keeps
-# about ten arrays of this size.
-_CHUNK = 2_000_000
+# Slack when masses are added up to that of an interval: rounding of sums of some thousand weights,
+# far below the weight of a draw.
+MASS_ROUNDING = 1e-12
 
 
 def summary(
@@ -95,7 +95,7 @@ def summary(
             weighing,
             hdi_prob,
         )
-        for part in _parts(values)
+        for part in column_blocks(values)
     ]
     table = pd.DataFrame(
         np.concatenate(parts) if parts else np.empty((0, len(columns))),
@@ -156,18 +156,12 @@ def cell_summary(
         weighing = weighing_of(groups)
         parts = [
             pooled_cell_means(values[:, :, part], proposed[:, :, part], weighing)
-            for part in _parts(values) or [slice(0)]
+            for part in list(column_blocks(values)) or [slice(0)]
         ]
         means = np.concatenate(parts, axis=1)
     table = pd.concat([table, pd.DataFrame(means, columns=names)], axis=1)
     table.index = pd.Index(cells["cell"].values, name="cell")
     return table if round_to is None else table.round(round_to)
-
-
-def _parts(values: np.ndarray) -> list[slice]:
-    """Cut the columns of a (chains, draws, p) array into pieces of bounded size."""
-    size = fitting(_CHUNK, values.shape[0] * values.shape[1])
-    return list(slices(values.shape[2], size))
 
 
 def _proposed_columns(
@@ -232,7 +226,7 @@ def _hdi(x: np.ndarray, weight: np.ndarray, prob: float) -> tuple[np.ndarray, np
         values, mass = x[order, k], np.cumsum(weight[order])
         before = mass - weight[order]
         # First draw at which the interval that opens just before draw j holds enough.
-        stop = np.searchsorted(mass, before + prob * mass[-1] - 1e-12)
+        stop = np.searchsorted(mass, before + prob * mass[-1] - MASS_ROUNDING)
         start = np.flatnonzero(stop < values.size)
         best = start[int(np.argmin(values[stop[start]] - values[start]))]
         low[k], high[k] = values[best], values[stop[best]]

@@ -8,6 +8,7 @@ import pymc as pm
 import pytensor.tensor as pt
 from numpy.typing import NDArray
 
+from pymc_spectral._validate import one_of
 from pymc_spectral.targets.mixtures import normal_mixture
 from pymc_spectral.targets.target import FloatArray, IntArray, Target
 
@@ -105,8 +106,7 @@ def arcs(second: SecondArc = "shifted") -> Target:
         area as the first. ``"printed"`` takes it at its word: a flat sliver within the first arc,
         of weight 0.384.
     """
-    if second not in get_args(SecondArc):
-        raise ValueError(f"second={second!r} is not known; use one of {list(get_args(SecondArc))}.")
+    one_of("second", second, get_args(SecondArc))
     if second == "printed":
         return _arcs_as_printed()
     # Angle of either arc from its own axis, and the mean of r^2 when r dr is uniform on [1, 1.1].

@@ -7,6 +7,7 @@ import pymc as pm
 import pytensor.tensor as pt
 from scipy.special import gammaln
 
+from pymc_spectral._validate import one_of
 from pymc_spectral.targets.target import FloatArray, IntArray, Target
 
 __all__ = ["tails"]
@@ -45,8 +46,7 @@ def tails(nu: float = 3, d: int = 1, w: float = 0.5, prior: TailsPrior = "flat")
         raise ValueError(f"d={d} must be at least 1.")
     if not 0 < w < 1:
         raise ValueError(f"w={w} must be between 0 and 1.")
-    if prior not in get_args(TailsPrior):
-        raise ValueError(f"prior={prior!r} is not known; use one of {list(get_args(TailsPrior))}.")
+    one_of("prior", prior, get_args(TailsPrior))
     weights = np.array([w, 1 - w])
     centers = _DISTANCE / 2 / np.sqrt(d) * np.array([[-1.0], [1.0]]) * np.ones(d)
     log_constant = gammaln((nu + d) / 2) - gammaln(nu / 2) - d / 2 * np.log(nu * np.pi)

@@ -10,6 +10,7 @@ import pytensor.tensor as pt
 from numpy.typing import ArrayLike
 from scipy.special import logsumexp
 
+from pymc_spectral._validate import one_of
 from pymc_spectral.targets.target import FloatArray, IntArray, Target
 
 __all__ = ["crossing", "normal", "normal_mixture", "pair1d", "paper2d", "ten_d", "twenty", "wide"]
@@ -167,8 +168,7 @@ def paper2d(prior: PaperPrior = "flat") -> Target:
         return model
 
     builders = {"flat": flat, "normal": normal_prior, "mixture": mixture_prior}
-    if prior not in builders:
-        raise ValueError(f"prior={prior!r} is not known; use one of {list(get_args(PaperPrior))}.")
+    one_of("prior", prior, get_args(PaperPrior))
     name = "paper2d" if prior == "flat" else f"paper2d-{prior}"
     return mixture.target(name, builders[prior])
 
@@ -268,8 +268,7 @@ def normal(d: int, prior: Literal["mvnormal", "flat"] = "mvnormal") -> Target:
         return model
 
     builders = {"mvnormal": mvnormal, "flat": lambda: _flat_model(mixture)}
-    if prior not in builders:
-        raise ValueError(f"prior={prior!r} is not known; use one of {list(builders)}.")
+    one_of("prior", prior, list(builders))
     return mixture.target(f"normal-{d}", builders[prior])
 
 

@@ -8,8 +8,8 @@ from helpers import group, make_step, sample
 from scipy import stats
 
 from pymc_spectral import KMeansPartition
-from pymc_spectral.cells import restricted_nuts as cell_nuts
-from pymc_spectral.cells.walk_kernels import JointMetropolis
+from pymc_spectral.cells import wall_crossing_nuts
+from pymc_spectral.cells.gradient_free_kernels import JointMetropolis
 from pymc_spectral.partition.cell_rules import VoronoiRule
 
 CUT = 0.3
@@ -80,7 +80,7 @@ def test_moments_of_a_cut_normal(model, half_plane, kernel):
 
 def test_walls_that_weigh_would_be_seen(model, half_plane, monkeypatch):
     """Negative control: with the weight of points outside left in place, draws leave the cell."""
-    monkeypatch.setattr(cell_nuts.CellTree, "weigh", lambda tree, point: point)
+    monkeypatch.setattr(wall_crossing_nuts.CellTree, "weigh", lambda tree, point: point)
     step = make_step(model, None, partition=half_plane)
     idata = sample(model, step, draws=300, tune=200, chains=2)
     draws = group(idata, "cell_posterior")["x"].values

@@ -11,7 +11,7 @@ from pymc_spectral import KMeansPartition, SpectralPartition, targets
 from pymc_spectral.cells import restricted_target as restrict
 from pymc_spectral.cells.kernel_choice import make_kernel
 from pymc_spectral.cells.restricted_target import (
-    NAN_LOGP,
+    NAN_CODE,
     OUTSIDE,
     RestrictedTarget,
     Verdict,
@@ -149,7 +149,7 @@ def test_points_are_evaluated_in_any_cell_and_the_selected_one_stays(paper):
         (-1e200, Verdict.INSIDE),
         (np.inf, Verdict.INSIDE),
         (-np.inf, Verdict.INSIDE),  # the model's own wall
-        (NAN_LOGP, Verdict.NAN),
+        (NAN_CODE, Verdict.NAN),
         (OUTSIDE, Verdict.OUTSIDE),
     ],
 )
@@ -214,7 +214,7 @@ def test_nan_gets_a_code_of_its_own():
         pm.Potential("trap", pt.switch(x > 1, np.nan, 0.0))
     fitted = KMeansPartition(1, random_state=0).fit([[-1.0], [0.0], [1.0]])
     logp = RestrictedTarget(model, fitted.rule_).compile_logp()
-    assert logp(np.array([2.0])) == NAN_LOGP
+    assert logp(np.array([2.0])) == NAN_CODE
     assert logp.evaluate(np.array([2.0])) == (-np.inf, Verdict.NAN)
     value, found = logp.evaluate(np.array([0.5]))
     assert found is Verdict.INSIDE

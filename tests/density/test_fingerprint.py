@@ -2,6 +2,7 @@
 
 import numpy as np
 import pymc as pm
+import pytensor
 import pytest
 from helpers import make_step, sample
 from pymc.exceptions import SamplingError
@@ -39,6 +40,21 @@ def test_data_that_the_density_does_not_depend_on_may_change():
     with model:
         pm.set_data({"where": np.array([2.0])})
     assert before.difference(fingerprint(model)) is None
+
+
+@pytest.mark.parametrize("changed", [0, 1])
+@pytest.mark.parametrize("name", [None, "same"])
+def test_new_values_are_seen_of_each_of_several_variables_of_one_name(name, changed):
+    """Shared variables need no name, and two may have the same."""
+    shared = [pytensor.shared(np.array(value), name=name) for value in (1.0, 2.0)]
+    with pm.Model() as model:
+        pm.Normal("x", shared[0], shared[1])
+    before = fingerprint(model)
+    assert len(before.data) == 2
+    assert before.difference(fingerprint(model)) is None
+    shared[changed].set_value(np.array(3.0))
+    said = before.difference(fingerprint(model))
+    assert said is not None and said.startswith("new values of ")
 
 
 def test_new_terms_are_seen():

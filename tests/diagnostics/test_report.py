@@ -14,8 +14,8 @@ import pymc_spectral as ps
 from pymc_spectral import targets
 from pymc_spectral._inference_data import open_groups
 from pymc_spectral.diagnostics.findings import Finding
+from pymc_spectral.diagnostics.learned_groups import rule_from
 from pymc_spectral.diagnostics.report import find, log_lines
-from pymc_spectral.diagnostics.saved_groups import rule_from
 
 TARGET = targets.paper2d()
 

@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 from sklearn.neighbors import kneighbors_graph
 
 from pymc_spectral import targets
+from pymc_spectral.partition.cell_rules import FULL_MAX_DIM
 from pymc_spectral.partition.discriminant_fit import (
-    FULL_MAX_DIM,
     discriminant_rule,
     keeps,
     mend_islands,

@@ -13,7 +13,7 @@ from helpers import sample
 import pymc_spectral as ps
 from pymc_spectral import targets
 from pymc_spectral._inference_data import close_groups, open_groups
-from pymc_spectral.diagnostics.saved_groups import rule_from
+from pymc_spectral.diagnostics.learned_groups import rule_from
 
 ROOT = Path(__file__).resolve().parents[2]
 TARGET = targets.paper2d()

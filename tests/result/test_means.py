@@ -1,7 +1,5 @@
 """Draws and proposed points together: right means, honest errors, and the group that holds them."""
 
-import sys
-
 import arviz as az
 import numpy as np
 import pymc as pm
@@ -13,6 +11,7 @@ from scipy.stats import norm
 from synthetic import Cells, chains_with_bridge_terms
 
 import pymc_spectral as ps
+from pymc_spectral import _row_blocks
 from pymc_spectral._inference_data import close_groups, open_groups
 from pymc_spectral._progress import ScanProgress
 from pymc_spectral.bridge.weights import weigh
@@ -251,9 +250,7 @@ def test_summary_uses_them(sampled):
 def test_pieces_of_bounded_size_give_the_same(sampled, monkeypatch):
     _, _, idata = sampled
     whole, cells = ps.summary(idata), ps.cell_summary(idata)
-    # The package's name `summary` is the function; the module is found among those imported.
-    module = sys.modules["pymc_spectral.result.tables"]
-    monkeypatch.setattr(module, "_CHUNK", 2000)  # two columns at a time
+    monkeypatch.setattr(_row_blocks, "NUMBERS_AT_ONCE", 2000)  # two columns at a time
     np.testing.assert_array_equal(ps.summary(idata), whole)
     np.testing.assert_array_equal(ps.cell_summary(idata), cells)
 
@@ -321,7 +318,7 @@ def test_progress_of_the_fresh_points_is_shown_if_progress_is(sampled, monkeypat
             seen.append((self.visible, self._total, self._done))
             super().__exit__(*error)
 
-    monkeypatch.setattr("pymc_spectral.result.bridge_points.ScanProgress", Bar)
+    monkeypatch.setattr("pymc_spectral.result.proposed_values.ScanProgress", Bar)
     idata = sample(model, step, draws=50, progressbar=asked)
     inside = np.isfinite(group(idata, "cell_sample_stats")["log_target_fresh"].values)
     assert seen == [(asked, inside.sum(), inside.sum())]
@@ -334,7 +331,7 @@ def test_a_failure_at_a_fresh_point_costs_no_draws(sampled, monkeypatch, caplog,
     def fail(*_, **__):
         raise error("no such point")
 
-    monkeypatch.setattr("pymc_spectral.result.bridge_points._values", fail)
+    monkeypatch.setattr("pymc_spectral.result.proposed_values._values", fail)
     with caplog.at_level("WARNING", logger="pymc.pymc_spectral"):
         idata = sample(model, step, draws=100)
     assert "summary will use the draws alone" in caplog.text

@@ -6,7 +6,7 @@ import pytest
 
 import pymc_spectral as ps
 from pymc_spectral import step as step_module
-from pymc_spectral._learning_plan import LearningPlan
+from pymc_spectral._step_options import LearningPlan
 from pymc_spectral.exploration.tempering import TemperingConfig
 
 POINTS = np.random.default_rng(0).normal(size=(60, 2)) + np.repeat([[-3.0], [3.0]], 30, axis=0)
@@ -86,13 +86,90 @@ REFUSED = {
     "no points": (lambda: {"explore_kwargs": {"n_points": 0}}, r"n_points"),
     "rounds of nothing": (lambda: {"rounds": 0}, r"rounds=0"),
     "draws of nothing": (lambda: {"rounds": 2, "round_draws": 0}, r"round_draws=0"),
+    "draws of halves": (lambda: {"rounds": 2, "round_draws": 7.5}, r"round_draws=7\.5 .*whole"),
+    "draws between no rounds": (
+        lambda: {"round_draws": 7},
+        r"round_draws=7 would have no effect: with rounds=1.*pass rounds=2",
+    ),
+    "landmarks for more rounds than there are": (
+        lambda: {"rounds": 2, "n_landmarks": [50, 60, 70]},
+        r"n_landmarks=\[50, 60, 70\] has 3 numbers for 2 of the 2 rounds: give one number, or 2",
+    ),
+    "draws for more rounds than there are": (
+        lambda: {"rounds": 2, "round_draws": [50, 60]},
+        r"round_draws=\[50, 60\] has 2 numbers for 1 of the 2 rounds",
+    ),
+    "two numbers of landmarks": (
+        lambda: {"n_landmarks": 50, "partition_kwargs": {"n_landmarks": 33}},
+        r"n_landmarks=50 and .*33.* contradict each other: pass n_landmarks=50 alone",
+    ),
+    "landmarks by round and for all": (
+        lambda: {"rounds": 2, "n_landmarks": [50, 60], "partition_kwargs": {"n_landmarks": 50}},
+        r"n_landmarks=\[50, 60\] and .*50.* contradict each other",
+    ),
+    "more cells than points": (
+        lambda: {"n_cells": 90, "explore_kwargs": {"n_points": 80}},
+        r"n_cells=90 cells cannot be learned from 80 points \(n_points\)",
+    ),
+    "more cells than points handed in": (
+        lambda: {"explore": POINTS, "partition": ps.KMeansPartition(61)},
+        r"n_cells=61 cells cannot be learned from 60 points \(rows of explore\)",
+    ),
+    "Q of another space": (
+        lambda: {"partition": ps.SpectralPartition(2, affinity="gaussian", Q=np.eye(3))},
+        r"Q has shape \(3, 3\), but the model's .* 2 dimensions: .*\(2, 2\) array",
+    ),
+    "Q of another space, by name": (
+        lambda: {"partition_kwargs": {"affinity": "gaussian", "Q": np.eye(3)}},
+        r"Q has shape \(3, 3\)",
+    ),
+    "fitted in another space": (
+        lambda: {"partition": ps.SpectralPartition(2, random_state=0).fit(POINTS[:, :1])},
+        r"fitted on 1 coordinates, but .* has 2: fit it on points of shape \(n, 2\)",
+    ),
+    "option that SMC has not": (
+        lambda: {"explore": "smc", "explore_kwargs": {"n_rounds": 3}},
+        r'unknown names n_rounds: explore="smc" takes .*chains.*draws.*threshold',
+    ),
+    "SMC of no draws": (
+        lambda: {"explore": "smc", "explore_kwargs": {"draws": 0}},
+        r"draws=0 must be a positive integer",
+    ),
+    "knobs of tempering and SMC": (
+        lambda: {"explore": "smc", "explore_kwargs": TemperingConfig()},
+        r"TemperingConfig\(...\) and explore='smc' contradict each other",
+    ),
+    "knobs of tempering and points": (
+        lambda: {"explore": POINTS, "explore_kwargs": TemperingConfig()},
+        r"TemperingConfig\(...\) and explore=\.\.\. contradict each other",
+    ),
+    "option that Metropolis has not": (
+        lambda: {"kernel": "metropolis", "kernel_kwargs": {"target_accept": 0.9}},
+        r'unknown names target_accept: kernel="metropolis" takes .*scaling',
+    ),
+    "option that slice has not": (
+        lambda: {"kernel": "slice", "kernel_kwargs": {"width": 1}},
+        r'unknown names width: kernel="slice" takes .*w',
+    ),
+    "option that a class has not": (
+        lambda: {"kernel": pm.HamiltonianMC, "kernel_kwargs": {"path_lenght": 1}},
+        r"unknown names path_lenght: kernel HamiltonianMC takes .*path_length",
+    ),
+    "option of no kernel": (
+        lambda: {"kernel_kwargs": {"target_acept": 0.9}},
+        r"unknown names target_acept: the kernel takes .*target_accept",
+    ),
+    "density of one's own": (
+        lambda: {"kernel": pm.NUTS, "kernel_kwargs": {"logp_dlogp_func": max}},
+        r"unknown names logp_dlogp_func",
+    ),
 }
 
 
 @pytest.mark.parametrize("name", REFUSED)
 def test_refused_before_any_work(name, model, no_work):
     make, message = REFUSED[name]
-    with model, pytest.raises(ValueError, match=message):
+    with model, pytest.raises((ValueError, TypeError), match=message):
         ps.SpectralPartitionStep(progressbar=False, **make())
 
 
@@ -119,6 +196,7 @@ def plan(**given):
         "rounds": 1,
         "n_landmarks": 1000,
         "round_draws": 500,
+        "n_dims": 2,
     }
     return LearningPlan.check(**{**arguments, **given})
 
@@ -149,6 +227,21 @@ def test_the_knobs_of_tempering_may_come_as_an_object():
     config = TemperingConfig(n_rounds=3, n_copies=4)
     options = plan(explore_kwargs=config).explore_options
     assert vars(TemperingConfig(**options)) == vars(config)
+
+
+def test_numbers_said_twice_alike_are_no_contradiction():
+    found = plan(n_cells=3, n_landmarks=50, partition_kwargs={"n_cells": 3, "n_landmarks": 50})
+    assert (found.estimator(0, 7).n_cells, found.estimator(0, 7).n_landmarks) == (3, 50)
+
+
+def test_a_number_stands_for_a_covariance_in_any_space():
+    assert plan(partition_kwargs={"affinity": "gaussian", "Q": 0.5}, n_dims=7).rounds == 1
+
+
+@pytest.mark.parametrize("name", ["kernel", "threshold", "correlation_threshold", "cores"])
+def test_smc_gets_its_own_options_and_those_of_its_kernel(name):
+    options = {name: {"kernel": pm.smc.MH}.get(name, 1), "n_points": 100}
+    assert plan(explore="smc", explore_kwargs=options).explore_options == options
 
 
 def test_a_fitted_partition_is_taken_as_it_is():

@@ -14,21 +14,19 @@ import numpy as np
 import xarray as xr
 
 from pymc_spectral.diagnostics.cell_coverage import Coverage
+from pymc_spectral.diagnostics.thresholds import STRETCHES
 from pymc_spectral.partition.cell_rules import RULES, Rule
 
 __all__ = [
-    "STRETCHES",
     "exploration_group",
     "independent_points",
     "partition_group",
     "rule_from",
+    "tempered",
 ]
 
 MAX_POINTS = 2000
 """Points and draws that are kept: enough for a picture, and a file stays small."""
-
-STRETCHES = 20
-"""Stretches of time into which the explored points are divided."""
 
 TEMPERING_FIGURES = (
     "barrier",
@@ -70,6 +68,12 @@ class Explored(Protocol):
     def tempering(self) -> Any:
         """What tempering says of itself, None for other sources."""
         ...
+
+
+def tempered(groups: dict[str, xr.Dataset]) -> xr.Dataset | None:
+    """Return the group ``exploration`` where tempering made it, else None."""
+    exploration = groups.get("exploration")
+    return exploration if exploration is not None and "round_trips" in exploration else None
 
 
 def rule_from(group: xr.Dataset) -> Rule:
@@ -157,10 +161,6 @@ def partition_group(
         "valley": float(getattr(partition, "valley", np.nan)),
     }
     return xr.Dataset(data, coords={"dim": names, "cell": np.arange(n_cells)}, attrs=attrs)
-
-
-# Share of a cell's draws below which a point that no tempering drew is a stray of the search.
-STRAY_SHARE = 0.01
 
 
 def _rule_arrays(rule: Rule) -> dict[str, Any]:

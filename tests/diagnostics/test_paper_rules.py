@@ -9,7 +9,7 @@ from synthetic import ar1
 
 import pymc_spectral as ps
 from pymc_spectral._inference_data import open_groups
-from pymc_spectral.diagnostics.rules_of_thumb import landmark_heuristic
+from pymc_spectral.diagnostics.paper_rules import landmark_heuristic
 
 WEIGHTS = np.array([0.7, 0.3])
 CENTERS = np.array([-3.0, 3.0])

@@ -6,8 +6,8 @@ import pytensor.tensor as pt
 import pytest
 
 from pymc_spectral.cells.kernel_choice import make_kernel, resolve_kernel
-from pymc_spectral.cells.restricted_nuts import CellNUTS
 from pymc_spectral.cells.restricted_target import RestrictedTarget
+from pymc_spectral.cells.wall_crossing_nuts import CellNUTS
 from pymc_spectral.partition.cell_rules import VoronoiRule
 
 STEEP = -2.0

@@ -8,7 +8,7 @@ from helpers import sample
 import pymc_spectral as ps
 from pymc_spectral import targets
 from pymc_spectral._inference_data import open_groups
-from pymc_spectral.diagnostics.saved_groups import occupancies, rule_from
+from pymc_spectral.diagnostics.learned_groups import occupancies, rule_from
 
 TARGET = targets.paper2d()
 
@@ -53,7 +53,7 @@ def test_kmeans_rule_is_rebuilt():
 def check_rule(fitted, points):
     import xarray as xr
 
-    from pymc_spectral.diagnostics.saved_groups import _rule_arrays
+    from pymc_spectral.diagnostics.learned_groups import _rule_arrays
 
     rule = fitted.rule_
     stored = xr.Dataset(_rule_arrays(rule), attrs={"rule": type(rule).__name__})

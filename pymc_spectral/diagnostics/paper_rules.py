@@ -17,6 +17,7 @@ from numpy.typing import ArrayLike
 from pymc_spectral._autocorrelation import mean_variance
 from pymc_spectral._inference_data import columns_of, open_groups
 from pymc_spectral.bridge.weights import cell_of_chain
+from pymc_spectral.diagnostics.thresholds import LANDMARKS_LEAST
 from pymc_spectral.result.reweighting import weighed_groups
 
 __all__ = [
@@ -29,6 +30,10 @@ __all__ = [
 
 LARGEST = 5000
 """Most landmarks that are recommended: more take minutes, and the heuristic is rough."""
+
+# Pairs of draws from which the mean distance of two cells is taken. Heuristic: it is known to some
+# percent, and the rule that it goes into is far rougher than that.
+PAIRS = 1000
 
 # Upper 95 % limit of a Poisson mean of which none was seen.
 _UNSEEN = 3.0
@@ -111,7 +116,7 @@ def landmarks_of_groups(
     held = weights > 0
     distance = _largest_distance([values[cell == k] for k in np.flatnonzero(held)], weights[held])
     number = landmark_heuristic(weights[held], 1 / inverse_gaps[held], distance)
-    return int(np.clip(np.ceil(number), min(100, largest), largest))
+    return int(np.clip(np.ceil(number), min(LANDMARKS_LEAST, largest), largest))
 
 
 def efficiency_ratio(
@@ -233,7 +238,7 @@ def _largest_distance(cells: list[np.ndarray], weights: np.ndarray) -> float:
     scale = np.sqrt(within[used]) * np.sqrt(used.sum())
     rng = np.random.default_rng(0)
     rows = [x.reshape(-1, x.shape[2])[:, used] / scale for x in cells]
-    rows = [r[rng.integers(len(r), size=1000)] for r in rows]
+    rows = [r[rng.integers(len(r), size=PAIRS)] for r in rows]
     largest = 0.0
     for i in range(len(rows)):
         for j in range(i):
