@@ -15,6 +15,7 @@ then, never unweighted draws.
 from __future__ import annotations
 
 import functools
+import logging
 import sys
 import weakref
 from collections.abc import Callable, Iterator
@@ -318,16 +319,41 @@ class UnweightedDrawsError(RuntimeError):
 _running: weakref.ref[Any] | None = None
 
 
+class OwnAdvice(logging.Filter):
+    """Keeps back what PyMC would advise against our own findings, after a run of ours.
+
+    The number of chains follows from that of the cells, and divergences are told from hits of the
+    boundary; both have findings of their own.
+    """
+
+    BEGINNINGS = ("We recommend running at least 4 chains", "Only one chain was sampled")
+    DIVERGENCES = "target_accept"
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.is_ours = False
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Return whether a line is to be shown."""
+        said = record.getMessage()
+        return not self.is_ours or not (
+            said.startswith(self.BEGINNINGS) or self.DIVERGENCES in said
+        )
+
+
 def install(mark: str) -> None:
     """Wrap ``pm.to_inference_data``, once, for traces that have the sampler stat `mark`."""
     if hasattr(pm.to_inference_data, "_reweights_spectral_draws"):
         return
     original = pm.to_inference_data
+    advice = OwnAdvice()
+    logging.getLogger("pymc.stats.convergence").addFilter(advice)
 
     @functools.wraps(original)
     def to_inference_data(trace: Any = None, *args: Any, **kwargs: Any) -> Any:
         idata = original(trace, *args, **kwargs)
-        if not isinstance(trace, MultiTrace) or mark not in trace.stat_names:
+        advice.is_ours = isinstance(trace, MultiTrace) and mark in trace.stat_names
+        if not advice.is_ours:
             return idata
         step = _running() if _running is not None else None
         if step is None:

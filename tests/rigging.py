@@ -19,7 +19,9 @@ def rigged(idata, edits):
             dataset.attrs[name[1:]] = change
         else:
             values = np.array(dataset[name].values, dtype=float)
-            dataset[name] = (dataset[name].dims, np.asarray(change(values)))
+            dims, changed = dataset[name].dims, np.asarray(change(values))
+            # A list that has grown needs its own dimension anew.
+            dataset = dataset.drop_vars(name).assign({name: (dims, changed)})
         groups[group] = dataset
     return close_groups(groups, like=idata)
 
@@ -37,6 +39,11 @@ def at(index, value):
 def always(value):
     """A change that sets a scalar, or everything."""
     return lambda values: np.full_like(values, value)
+
+
+def followed_by(value):
+    """A change that adds an element to a list."""
+    return lambda values: np.append(values, value)
 
 
 # Severity, cell and edits that make each finding fire.
@@ -59,6 +66,7 @@ RIGGED = {
         0,
         [("cells", "excess", at(0, 4.0)), ("cells", "discrepancy", at(0, 2.0))],
     ),
+    "by_tempering": ("warning", 1, [("cells", "mass_by_tempering", at(1, 1.0))]),
     "bridge_not_converged": ("warning", 2, [("cells", "bridge_converged", at(2, 0))]),
     "weight_error": ("warning", 1, [("cells", "weight_mcse", at(1, 0.06))]),
     "occupancy": ("warning", 0, [("exploration", "occupancy", at(0, 0.2))]),
@@ -75,7 +83,7 @@ RIGGED = {
     "wandering": ("warning", 2, [("partition", "wandering", at(2, 0.4))]),
     "few_landmarks": ("warning", 3, [("partition", "n_landmarks", at(3, 3))]),
     "few_points": ("info", None, "few points"),
-    "too_few_cells": ("warning", None, [("partition", "prominences", at(3, 5.0))]),
+    "too_few_cells": ("warning", None, [("partition", "prominences", followed_by(5.0))]),
     "too_many_cells": ("info", None, [("partition", "prominences", at(2, 0.0))]),
     "one_cell": ("info", None, "one cell"),
 }

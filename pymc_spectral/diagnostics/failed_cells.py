@@ -18,7 +18,7 @@ FAILS_MASS = frozenset(
     {"pareto_k", "bridge_not_converged", "several_modes", "unvisited", "bridge_disagreement"}
 )
 # What says that the draws are not those of the cell.
-FAILS_DRAWS = frozenset({"several_modes", "unvisited", "r_hat", "ess"})
+FAILS_DRAWS = frozenset({"several_modes", "unvisited", "r_hat"})
 
 
 @dataclass(frozen=True)

@@ -160,7 +160,9 @@ def cells_of_peaks(
         valley=config.valley,
         min_size=int(config.min_landmarks),
     )
-    return Cells(joined.owner[peaks.segment[peaks.place]], joined.prominences, None), peaks
+    # One place is one mode, and that is known: a further one would rise by nothing.
+    rises = joined.prominences if len(joined.prominences) else np.zeros(1)
+    return Cells(joined.owner[peaks.segment[peaks.place]], rises, None), peaks
 
 
 def split(cells: Cells, landmarks: Floats, logp: LogDensity, config: SpectralConfig) -> Cells:

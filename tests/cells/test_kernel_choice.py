@@ -100,7 +100,7 @@ def test_passing_through_walls_pays(model, half_plane):
 
 
 def test_joint_metropolis_moves_all_coordinates(model, half_plane):
-    step = make_step(model, None, partition=half_plane, kernel="metropolis")
+    step = make_step(model, None, partition=half_plane, kernel="metropolis", jumps=0)
     assert isinstance(step.kernel_step, JointMetropolis)
     idata = sample(model, step, draws=300, tune=300, chains=2)
     moved = np.diff(group(idata, "cell_posterior")["x"].values, axis=1) != 0
