@@ -280,19 +280,7 @@ class SpectralPartitionStep(ShowsKernel, BlockedStep):
             round_draws=round_draws,
         )
         density = batched_density(self.model, compile_kwargs=self._compile_kwargs)
-        self._kernel_class, self.kernel_name = resolve_kernel(
-            kernel,
-            density.has_gradient,
-            kernel_kwargs=self._kernel_kwargs,
-            compile_kwargs=self._compile_kwargs,
-        )
-        # Options of the kernel or of its compilation say that the user counts on NUTS.
-        self._kernel_is_free = (
-            kernel is None
-            and density.has_gradient
-            and not self._kernel_kwargs
-            and not self._compile_kwargs
-        )
+        self._resolve_kernel(kernel, density.has_gradient)
         self._learned_from: ModelFingerprint = fingerprint(self.model)
         self.exploration: Exploration | None = None
         *learning_seeds, row_seed = np.random.SeedSequence(random_seed).spawn(4)
@@ -300,12 +288,24 @@ class SpectralPartitionStep(ShowsKernel, BlockedStep):
         if plan.is_fitted:
             self._adopt(plan.partition)
         else:
-            with one_thread():
-                self.exploration = self._learn(plan, explore, density, learning_seeds, progressbar)
+            self.exploration = self._learn(plan, explore, density, learning_seeds, progressbar)
         install(MARK)
 
     # ------------------------------------------------------------ construction
 
+    def _resolve_kernel(self, kernel: Any, has_gradient: bool) -> None:
+        """Take the kernel that was asked for, or a default that exploration may still change."""
+        self._kernel_class, self.kernel_name = resolve_kernel(
+            kernel,
+            has_gradient,
+            kernel_kwargs=self._kernel_kwargs,
+            compile_kwargs=self._compile_kwargs,
+        )
+        # Options of the kernel or of its compilation say that the user counts on NUTS.
+        chosen = kernel is not None or self._kernel_kwargs or self._compile_kwargs
+        self._kernel_is_free = has_gradient and not chosen
+
+    @one_thread()
     def _learn(
         self,
         plan: LearningPlan,
@@ -561,8 +561,12 @@ class SpectralPartitionStep(ShowsKernel, BlockedStep):
         )
 
     def _logp_here(self, x: np.ndarray) -> float:
-        """Return the log density of a point in the chain's cell, -inf outside."""
-        return self._logp.evaluate(x)[0]
+        """Return the log density of a point in the chain's cell, -inf outside.
+
+        An infinite one is no density, and a chain that jumped there would never leave.
+        """
+        logp = self._logp.evaluate(x)[0]
+        return logp if logp < np.inf else -np.inf
 
     def _ravel(self, point: PointType) -> np.ndarray:
         """Flatten a point into one vector, in the order of the model's value variables."""

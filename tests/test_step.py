@@ -238,11 +238,26 @@ def test_true_divergences_stay_divergences():
         x = pm.Flat("x", shape=2)
         pm.Potential("box", pt.switch(pt.all(pt.abs(x) < 1), 0.0, -np.inf))
     points = np.random.default_rng(0).uniform(-1, 1, (300, 2))
-    step = make_step(model, points, n_cells=1)
+    step = make_step(model, points, n_cells=1, kernel="nuts")
     idata = sample(model, step, chains=1, draws=200)
     stats = group(idata, "cell_sample_stats")
     assert stats["diverging"].values.mean() > 0.1
     assert stats["boundary_hit"].values.sum() == 0
+
+
+def test_the_default_kernel_copes_with_walls(caplog):
+    """Flat within a box: trajectories fly into the walls, slices do not; the log says so."""
+    with pm.Model() as model:
+        x = pm.Flat("x", shape=2)
+        pm.Potential("box", pt.switch(pt.all(pt.abs(x) < 1), 0.0, -np.inf))
+    points = np.random.default_rng(0).uniform(-1, 1, (300, 2))
+    with caplog.at_level("INFO", logger="pymc"):
+        step = make_step(model, points, n_cells=1)
+    assert step.kernel_name == "slice"
+    assert 'Kernel "slice" instead of NUTS: the density has no slope' in caplog.text
+    assert make_step(
+        model, points, n_cells=1, kernel_kwargs={"target_accept": 0.9}
+    ).kernel_name == ("nuts")
 
 
 @pytest.mark.parametrize("kernel", ["nuts", "metropolis", "slice"])

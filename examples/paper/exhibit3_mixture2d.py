@@ -108,6 +108,7 @@ def papers_step(partition: ps.SpectralPartition, points, seed: int) -> ps.Spectr
         kernel="metropolis",
         bridge="geometric",
         proposal="student",
+        jumps=0,
         explore=points,
         random_seed=seed,
         progressbar=False,
@@ -187,8 +188,12 @@ def fair_defaults(repeats, seed, **size):
             int(idata[group]["n_steps"].sum())
             for group in ("cell_sample_stats", "warmup_sample_stats")
         )
+        jumps = sum(
+            int(idata[group]["n_jumps"].sum())
+            for group in ("cell_sample_stats", "warmup_sample_stats")
+        )
         fresh = idata["cell_sample_stats"]["n_steps"].size
-        cost.append(step.exploration.tempering.n_evaluations + leapfrogs + fresh)
+        cost.append(step.exploration.tempering.n_evaluations + leapfrogs + jumps + fresh)
     return np.array(estimates), np.array(cost)
 
 

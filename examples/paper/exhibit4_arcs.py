@@ -149,6 +149,7 @@ def by_step(shape, partition, T, few, seed):
     with shape.build():
         step = ps.SpectralPartitionStep(
             partition=partition, kernel="metropolis", bridge="geometric", proposal="student",
+            jumps=0,
             kernel_kwargs={"S": Q * np.eye(2), "proposal_dist": MultivariateNormalProposal,
                            "tune": False},
             random_seed=seed, progressbar=False,

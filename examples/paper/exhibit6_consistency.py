@@ -39,6 +39,7 @@ def make_step(partition, seed: int) -> ps.SpectralPartitionStep:
         kernel_kwargs={"S": np.array([TAU]), "proposal_dist": UniformProposal, "tune": False},
         bridge="geometric",
         proposal="student",
+        jumps=0,
         random_seed=seed,
         progressbar=False,
     )

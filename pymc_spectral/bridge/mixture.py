@@ -21,7 +21,7 @@ from scipy.special import gammaln
 
 from pymc_spectral.bridge.proposal import Proposal
 
-__all__ = ["MixtureProposal", "concatenate", "expectation_maximization"]
+__all__ = ["SPARE_POINTS", "MixtureProposal", "concatenate", "expectation_maximization"]
 
 # Rounds of the algorithm at most, and the gain of the mean log density by which it is over.
 # Heuristic: held-out densities, which decide, differ by a hundred times as much.

@@ -146,6 +146,8 @@ def test_the_names_of_stats_are_those_of_files_already_written():
         "proposal_fit",
         "boundary_hit",
         "nan_logp",
+        "n_jumps",
+        "jump_accepted",
     ]
     assert list(BRIDGE_STATS) == list(STATS)[1:5]
     assert set(WEIGHING_STATS) < set(STATS)

@@ -201,7 +201,8 @@ def sampled():
     order = [v.name for v in model.value_vars]
     points = points if order[0] == "z" else points[:, [1, 2, 0]]
     step = make_step(model, points)
-    return model, step, sample(model, step, draws=400, discard_tuned_samples=False)
+    idata = sample(model, step, draws=400, discard_tuned_samples=False)
+    return model, step, idata
 
 
 def test_the_group_has_every_variable_at_the_fresh_points(sampled):
@@ -268,10 +269,7 @@ def test_a_file_gives_the_same_summary(sampled, tmp_path):
 
 def test_draws_do_not_depend_on_keeping_the_points(sampled):
     model, step, idata = sampled
-    with model:
-        bare = ps.SpectralPartitionStep(
-            partition=step.partition, pool_fresh=False, random_seed=1, progressbar=False
-        )
+    bare = make_step(model, step.exploration.points, pool_fresh=False)
     other = sample(model, bare, draws=400)
     names = list(other.children) if hasattr(other, "children") else other.groups()
     assert "cell_fresh" not in names
