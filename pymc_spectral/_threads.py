@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
 
 from threadpoolctl import ThreadpoolController
 
@@ -38,5 +39,11 @@ def one_thread_if_forked() -> None:
 
 def _pools() -> ThreadpoolController:
     """Return the pools of threads that may be limited here: OpenBLAS is made for forks."""
-    pools = ThreadpoolController()
+    pools = _all_pools()
     return pools if os.getpid() == _IMPORTED_BY else pools.select(internal_api="openblas")
+
+
+@cache
+def _all_pools() -> ThreadpoolController:
+    """Find the pools, once: it takes as long as a hundred draws, and all are loaded by now."""
+    return ThreadpoolController()

@@ -39,8 +39,9 @@ DEFENSE_DOF = 3.0
 DOFS = (3.0, 10.0, np.inf)
 MIXTURE_DOF = 10.0
 """Degrees of freedom while the number of components is sought: the paper's choice."""
-# Numbers of components tried, and how many in a row must be worse before the search ends. A factor
-# of about 1.4 from one to the next: the density changes little in between.
+# Numbers of components tried, and how many in a row must be worse before the search ends, if none
+# is worse beyond doubt. A factor of about 1.4 from one to the next: the density changes little in
+# between.
 COMPONENTS = (2, 3, 4, 6, 8, 12, 16, 24, 32)
 WORSE_IN_A_ROW = 2
 # Points are taken in stretches of time, every third of which is held out: neighbors of a slow chain
@@ -49,8 +50,9 @@ STRETCHES = 24
 HELD_OUT = 3
 # A more complicated family must be better by this many standard errors of the mean difference.
 CONFIDENT = 2.0
-# Points that candidates see at most: what more of them teach is below the differences that matter.
-MOST_POINTS = 2000
+# Points that are used at most: what more of them teach is below the differences that matter, and
+# the time is in proportion.
+MOST_POINTS = 1500
 # Points that a mixture needs before it is tried at all.
 FEWEST_POINTS = 60
 
@@ -198,9 +200,11 @@ class _Contest:
                 break
             candidate = self._mixture(n_components, MIXTURE_DOF)
             level = best or single
-            if candidate is None or (level is not None and not candidate.beats(level)):
+            if candidate is None:
+                break
+            if level is not None and not candidate.beats(level):
                 worse += 1
-                if worse == WORSE_IN_A_ROW:
+                if worse == WORSE_IN_A_ROW or level.beats(candidate, CONFIDENT):
                     break
                 continue
             best, worse = candidate, 0

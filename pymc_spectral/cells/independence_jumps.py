@@ -24,17 +24,21 @@ __all__ = ["JumpDensity", "Jumped", "Jumps"]
 
 Logp = Callable[[np.ndarray], float]
 
-# Jumps of a draw while tuning, when their success is not known yet.
-WHILE_TUNING = 1
-# Enough jumps that one of them succeeds in every second draw: a chain whose every second draw is
-# nearly independent loses a factor of three of its draws at most, and twice the jumps gain little.
-WANTED_SUCCESS = 0.5
+# Jumps of a draw while tuning, when their success is not known yet: what crosses a valley while
+# tuning teaches the final proposal, and every fourth draw is enough to be taught.
+WHILE_TUNING = 0.25
+# Successes for each evaluation that the kernel makes, so that jumps which always succeed cost a
+# tenth of a draw; and for each draw, at least and at most: a chain of which every fourth draw is
+# nearly independent loses little by what happens in between, and beyond every second one hardly
+# more is gained.
+SUCCESSES_PER_EVALUATION = 0.1
+LEAST_SUCCESSES, MOST_SUCCESSES = 0.25, 0.5
 # But no more of them than half of the evaluations that the kernel makes by itself: jumps that fail
-# may cost no more than half as much again.
+# may cost no more than half as much again. One for each draw is always allowed.
 SHARE_OF_KERNEL = 0.5
-# Points on either side from which the acceptance is foretold: all pairs of them count, and one
-# success in a hundred is seen.
-TRIED = 200
+# Points on either side from which the acceptance is foretold: all pairs of them count. One success
+# in a hundred is mostly seen, and rarer ones are while tuning.
+TRIED = 100
 # Below this acceptance, fewer than one success in ten thousand draws, they are left out.
 HOPELESS = 1e-4
 
@@ -82,8 +86,9 @@ class Jumps:
 
     Attributes
     ----------
-    per_draw : int
-        Jumps that a draw makes now.
+    per_draw : float
+        Jumps that a draw makes now, on average: of 1.3, three draws in ten make two, the others
+        one. Which ones is left to chance, so that the chain stays a Markov chain.
     """
 
     def __init__(
@@ -93,8 +98,8 @@ class Jumps:
         self._density = density
         self._rng = rng
         self._work = self._n_draws = 0.0
-        self._accepted = 0
-        self.per_draw = WHILE_TUNING if wanted == "auto" else int(wanted)
+        self._tried = self._accepted = 0
+        self.per_draw = WHILE_TUNING if wanted == "auto" else float(wanted)
 
     def settle(self, density: JumpDensity, draws: np.ndarray, logp: Logp) -> None:
         """End the tuning: take the density for good, and decide how many jumps a draw makes.
@@ -111,14 +116,14 @@ class Jumps:
         if self._wanted != "auto" or len(draws) == 0:
             return
         # The density is a better one than before, but what has succeeded can.
-        seen = self._accepted / max(self._n_draws, 1.0)
+        seen = self._accepted / max(self._tried, 1)
         success = max(seen, self.foretold_acceptance(draws, logp))
         if success < HOPELESS:
-            self.per_draw = 0
+            self.per_draw = 0.0
             return
-        enough = math.ceil(math.log1p(-WANTED_SUCCESS) / math.log1p(-min(success, 0.999)))
-        affordable = int(SHARE_OF_KERNEL * self._work / max(self._n_draws, 1.0))
-        self.per_draw = max(1, min(enough, affordable))
+        work = self._work / max(self._n_draws, 1.0)
+        wanted = min(max(SUCCESSES_PER_EVALUATION * work, LEAST_SUCCESSES), MOST_SUCCESSES)
+        self.per_draw = min(wanted / min(success, 1.0), max(1.0, SHARE_OF_KERNEL * work))
 
     def foretold_acceptance(self, draws: np.ndarray, logp: Logp) -> float:
         """Return how often a jump from one of these draws would be accepted."""
@@ -148,15 +153,19 @@ class Jumps:
         logp : callable
             Log density of a point in the cell, -inf outside.
         """
-        if self.per_draw == 0:
+        tried = int(self.per_draw)
+        if tried < self.per_draw:
+            tried += self._rng.random() < self.per_draw - tried
+        if tried == 0:
             return Jumped(x, level, 0, 0)
         accepted = 0
         ratio = level - float(self._density.logpdf(x))
-        for _ in range(self.per_draw):
+        for _ in range(tried):
             proposed, log_density = self._density.draw(self._rng)
             there = logp(proposed)
             if math.log1p(-self._rng.random()) < there - log_density - ratio:
                 x, level, ratio = proposed, there, there - log_density
                 accepted += 1
         self._accepted += accepted
-        return Jumped(x, level, self.per_draw, accepted)
+        self._tried += tried
+        return Jumped(x, level, tried, accepted)
