@@ -29,10 +29,10 @@ Logp = Callable[[np.ndarray], float]
 WHILE_TUNING = 0.25
 # Successes for each evaluation that the kernel makes, so that jumps which always succeed cost a
 # tenth of a draw; and for each draw, at least and at most: a chain of which every fourth draw is
-# nearly independent loses little by what happens in between, and beyond every second one hardly
-# more is gained.
+# nearly independent loses little by what happens in between, and beyond every one hardly anything
+# is gained.
 SUCCESSES_PER_EVALUATION = 0.1
-LEAST_SUCCESSES, MOST_SUCCESSES = 0.25, 0.5
+LEAST_SUCCESSES, MOST_SUCCESSES = 0.25, 1.0
 # But no more of them than half of the evaluations that the kernel makes by itself: jumps that fail
 # may cost no more than half as much again. One for each draw is always allowed.
 SHARE_OF_KERNEL = 0.5
