@@ -25,6 +25,12 @@ RESULTS = ROOT / "benchmarks" / "results"
 WITHOUT_LIMITS = ("bridge_not_converged",)
 END_TO_END = ("paper2d", "twenty", "ten_d", "labels", "docs_pair4", "docs_pair80")
 
+REAL_POSTERIORS = (
+    "signs_3_6", "signs_3_20", "signs_2_40", "signs_1_100", "rings", "arcs", "arcs_printed",
+    "bananas", "aliases", "galaxies_4", "tails_1_50", "tails_1_90", "tails_2_50", "tails_2_90",
+    "tails_5_50", "tails_5_90", "cauchy_2",
+)  # fmt: skip
+
 
 def _paper_report():
     """The page of the paper is written in the same way."""
@@ -98,6 +104,32 @@ def end_to_end() -> str:
         ])  # fmt: skip
     header = ["target", "all modes found", "cells", "weights", "log Z", "log Z by tempering"]
     return f"{table(header, rows)}\n\n{source(found)}"
+
+
+def real_posteriors() -> str:
+    found = [
+        (f"{name.replace('_', ' ')}, PyMC {series}", record)
+        for name in REAL_POSTERIORS
+        for series in "56"
+        for _, record in results(f"real_posteriors_{name}_pymc{series}")
+    ]
+    rows = []
+    for name, record in found:
+        r = record["report"]
+        few, many = r["n_cells"]
+        ratio = "" if "of_iid" not in r else f"{r['of_iid']:.2f}"
+        floor = "" if "of_tempering" not in r else f"{r['of_tempering']:.2f}"
+        z = "" if "weight_z_max" not in r else f"{r['weight_z_max']:.1f} ({r['weight_z_rms']:.2f})"
+        rows.append([
+            name, str(r["seeds"]), str(few) if few == many else f"{few} to {many}",
+            f"{r['tv_mean']:.3f}, {r['tv_max']:.3f}", f"{r['tv_of_tempering']:.3f}", z,
+            f"{r['log_z_error_max']:.3f}", f"{r['log_z_max_z']:.1f} ({r['log_z_rms_z']:.2f})",
+            ratio, floor, str(r["runs_with_warnings"]),
+        ])  # fmt: skip
+    header = ["target", "seeds", "cells", "TV of the modes' weights, mean and largest",
+              "TV of tempering's points", "weights of cells", "largest error of log Z", "log Z",
+              "means, of iid draws'", "means, of tempering's", "runs with a warning"]  # fmt: skip
+    return f"{table(header, rows)}\n\n{source([(n, r) for n, r in found])}"
 
 
 def smc() -> str:
@@ -239,7 +271,7 @@ def by_name(*functions: Callable[[], str]) -> dict[str, Callable[[], str]]:
 
 
 PAGES: dict[str, dict[str, Callable[[], str]]] = {
-    "accuracy.md": by_name(honest_errors, end_to_end, smc, speed),
+    "accuracy.md": by_name(honest_errors, real_posteriors, end_to_end, smc, speed),
     "limits.md": by_name(missed_half, missed_mode, two_modes, healthy),
     "diagnostics.md": {
         **{
