@@ -20,6 +20,7 @@ from pymc_spectral.diagnostics.findings import (
     finding,
     from_figures,
     value_of,
+    variant,
 )
 from pymc_spectral.diagnostics.paper_rules import LARGEST, landmarks_of_groups
 from pymc_spectral.diagnostics.thresholds import THRESHOLDS, limit_of
@@ -82,7 +83,8 @@ def check_modes(groups: Groups) -> list[Finding]:
         if seen is not None:
             by, value, what = seen
             severity = THRESHOLDS[f"several_modes.{by}"].worst
-            found.append(finding("several_modes", severity, cell, value, seen=what))
+            kind = variant("several_modes", groups)
+            found.append(finding(kind, severity, cell, value, seen=what))
         elif beyond := THRESHOLDS["unvisited"].severity(unvisited):
             found.append(finding("unvisited", beyond, cell, unvisited, unvisited=unvisited))
     return found

@@ -14,7 +14,17 @@ import xarray as xr
 
 from pymc_spectral.diagnostics.thresholds import THRESHOLDS, Severity
 
-__all__ = ["CODES", "Finding", "Groups", "Kind", "cells_of", "finding", "from_figures", "value_of"]
+__all__ = [
+    "CODES",
+    "Finding",
+    "Groups",
+    "Kind",
+    "cells_of",
+    "finding",
+    "from_figures",
+    "value_of",
+    "variant",
+]
 
 Groups = dict[str, xr.Dataset]
 """Groups of a result by name."""
@@ -118,8 +128,14 @@ KINDS: dict[str, Kind] = {
     "several_modes": Kind(
         "a cell holds more than one mode, and its chains do not cross",
         "Cell {cell} holds more than one mode: {seen}.",
-        "Its weight counts only what its chains saw. Use more cells (n_cells=), or let "
-        'n_cells="auto" decide.',
+        'Its weight counts only what its chains saw. Let n_cells="auto" decide, or give '
+        "more cells.",
+    ),
+    "several_modes:auto": Kind(
+        "a cell holds more than one mode, and its chains do not cross",
+        "Cell {cell} holds more than one mode: {seen}.",
+        "Its weight counts only what its chains saw. Give the partition more to learn from: "
+        'n_landmarks=4000, explore_kwargs={{"n_points": 16_000}}.',
     ),
     "unvisited": Kind(
         "chains did not reach a part of what exploration saw in their cell",
@@ -134,6 +150,14 @@ KINDS: dict[str, Kind] = {
         "The draws stay right but move slowly. Use fewer cells (n_cells=); target_accept has "
         "nothing to do with it.",
         figure="cells.boundary_hit_rate",
+    ),
+    "boundary:auto": Kind(
+        "transitions often end at the boundary: it cuts through mass",
+        "Cell {cell}: {boundary_hit_rate:.0%} of the transitions met its boundary, which cuts "
+        "through mass.",
+        "The draws stay right but move slowly; target_accept has nothing to do with it. More draws "
+        "make up for it, and so does a higher threshold for a valley: "
+        'partition_kwargs={{"valley": 1.0}}.',
     ),
     "share_inside": Kind(
         "the bridge's proposal misses the cell",
@@ -256,7 +280,8 @@ KINDS: dict[str, Kind] = {
     "one_cell": Kind(
         "one mode was found: nothing to partition",
         "Exploration found one mode, so there was nothing to partition.",
-        "pm.sample() alone does as well, and several chains would check it.",
+        "That is no proof that there is no other. Run two chains at least, chains=2: with one, "
+        "nothing but its own halves checks it.",
     ),
 }
 
@@ -302,8 +327,15 @@ def from_figures(
             if severity is not None:
                 value = value_of(cells, kind.reports, cell) if kind.reports else figure
                 said = {**_figures(cells, cell), **words(code, cell)}
-                found.append(finding(code, severity, cell, value, **said))
+                found.append(finding(variant(code, groups), severity, cell, value, **said))
     return found
+
+
+def variant(code: str, groups: Groups) -> str:
+    """Return the kind whose advice can be followed: other words where the cells were not chosen."""
+    asked = groups["partition"].attrs.get("n_cells_asked") if "partition" in groups else None
+    automatic = f"{code}:auto"
+    return automatic if asked == "auto" and automatic in KINDS else code
 
 
 def _figures(cells: xr.Dataset, cell: int) -> dict[str, float]:

@@ -93,6 +93,14 @@ def test_chains_in_different_places_need_no_record(healthy):
     assert ("r_hat", 0) in {(f.code, f.cell) for f in found}
 
 
+@pytest.mark.parametrize(("asked", "advice"), [("auto", "n_landmarks="), ("4", "more cells")])
+def test_advice_can_be_followed(healthy, asked, advice):
+    """Where the number of cells was left open, nobody is told to leave it open."""
+    edits = [*RIGGED["several_modes"][2], ("partition", "@n_cells_asked", asked)]
+    (finding,) = (f for f in find(rigged(healthy, edits)) if f.code == "several_modes")
+    assert advice in finding.advice
+
+
 # ---------------------------------------------------------------- real cases
 
 
