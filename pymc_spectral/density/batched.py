@@ -42,6 +42,9 @@ LONG_SUM = 32
 # Characters that a message quotes of an error and of a point (heuristic: a line or two).
 QUOTED_ERROR = 120
 QUOTED_POINT = 200
+# So many points, and half of all, may overflow to +inf before the model is refused: far out in
+# the tails some do of healthy models, of a Cholesky factor say whose scales have overflowed.
+FEW_INFINITE, INFINITE_SHARE = 10, 0.5
 
 
 @dataclass(frozen=True, eq=False)
@@ -94,8 +97,9 @@ class BatchedDensity:
         Whether `logp_and_grad` and `parts_and_grad` can be called.
     vectorized : bool
         False if the rows are evaluated one after another, because the graph refused.
-    n_nan : int
-        Rows so far whose log density was NaN; each was answered with ``-inf``.
+    n_nan, n_infinite : int
+        Rows so far whose log density was NaN, or overflowed to ``+inf`` as it may far out in the
+        tails; each was answered with ``-inf``.
     """
 
     layout: Layout
@@ -103,7 +107,9 @@ class BatchedDensity:
     vectorized: bool
     _graph: ScalarGraph = field(repr=False)
     _compilation: _Compilation = field(repr=False)
-    _counts: dict[str, int] = field(repr=False, default_factory=lambda: {"nan": 0, "rows": 0})
+    _counts: dict[str, int] = field(
+        repr=False, default_factory=lambda: {"nan": 0, "infinite": 0, "rows": 0}
+    )
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -124,6 +130,11 @@ class BatchedDensity:
     def n_nan(self) -> int:
         """Rows so far whose log density was NaN."""
         return self._counts["nan"]
+
+    @property
+    def n_infinite(self) -> int:
+        """Rows so far whose log density was +inf."""
+        return self._counts["infinite"]
 
     @property
     def n_evaluations(self) -> int:
@@ -226,7 +237,7 @@ class BatchedDensity:
         return x
 
     def _clean(self, x: np.ndarray, log_prior: np.ndarray, log_likelihood: np.ndarray) -> None:
-        """Turn NaN rows into -inf, count them, and refuse +inf."""
+        """Turn NaN and +inf rows into -inf, count them, and refuse a density that is often +inf."""
         self._counts["rows"] += len(x)
         if _all_finite(log_prior, log_likelihood):
             return
@@ -239,12 +250,16 @@ class BatchedDensity:
         log_prior[nan] = log_likelihood[nan] = -np.inf
         infinite = np.isposinf(total)
         if infinite.any():
-            point = {k: v.tolist() for k, v in self.unravel(x[infinite][0]).items()}
-            raise ValueError(
-                f"The log density is +inf at {_shorten(point)}: it is not a probability density. "
-                "Look for a scale that can reach zero, or a Potential that divides by zero, and "
-                "bound it away from there."
-            )
+            log_prior[infinite] = log_likelihood[infinite] = -np.inf
+            self._counts["infinite"] += int(infinite.sum())
+            if self.n_infinite > FEW_INFINITE + INFINITE_SHARE * self.n_evaluations:
+                point = {k: v.tolist() for k, v in self.unravel(x[infinite][0]).items()}
+                raise ValueError(
+                    f"The log density is +inf at {self.n_infinite} of {self.n_evaluations} points, "
+                    f"at {_shorten(point)} for instance: it is not a probability density. Look for "
+                    "a scale that can reach zero, or a Potential that divides by zero, and bound "
+                    "it away from there."
+                )
 
 
 def batched_density(
