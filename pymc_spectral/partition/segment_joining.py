@@ -270,12 +270,12 @@ def join_over_passes(
     order = np.argsort(-saddle[first, second], kind="stable")
     edges = [(first[e], second[e], saddle[first[e], second[e]]) for e in order]
 
-    prominences = np.sort(_merge(heights, edges, np.inf, sizes, 0, founds)[1])[::-1]
+    # What is too small for a cell of its own is no mode that a cell should be asked for.
+    floor = min_size if n_cells is None else 0
+    prominences = np.sort(_merge(heights, edges, np.inf, sizes, floor, founds)[1])[::-1]
     depth = valley
-    floor = min_size
-    if n_cells is not None:
-        floor = 0
-        if n_cells <= len(prominences) and prominences[n_cells - 1] >= valley:
+    if n_cells is not None and n_cells <= len(prominences):
+        if prominences[n_cells - 1] >= valley:
             # More modes than cells asked for: keep the n_cells - 1 most prominent further peaks.
             depth = np.nextafter(prominences[n_cells - 1], np.inf)
     owner = _merge(heights, edges, depth, sizes, floor, founds)[0]
@@ -299,7 +299,9 @@ def _merge(
 ) -> tuple[Ints, Floats]:
     """Union segments over passes whose lower peak rises less than `depth` above them.
 
-    Of two groups of which only one has a segment that founds a cell, the other is the lower one.
+    Returns the group of each segment, and how far the peaks of groups of `min_size` rows rose above
+    the passes over which they were joined. Of two groups of which only one has a segment that
+    founds a cell, the other is the lower one.
     """
     n = len(heights)
     owner = np.arange(n)
@@ -317,7 +319,7 @@ def _merge(
             too_small = relaxed and min(count[a], count[b]) < min_size
             rise = heights[peak[low]] - height
             if rise < depth or too_small or not founds[peak[low]]:
-                if founds[peak[low]]:
+                if founds[peak[low]] and count[low] >= min_size:
                     prominences.append(rise)
                 count[high] += count[low]
                 owner[owner == low] = high
