@@ -661,7 +661,7 @@ class SpectralPartitionStep(ShowsKernel, BlockedStep):
         tempered = self._tempered(groups)
         if tempered is None:
             return groups, findings
-        failed = failed_cells(groups, findings, tempered.n_effective, tempered.share_error)
+        failed = failed_cells(groups, findings, tempered)
         if not failed:
             return groups, findings
         weighing = weighing_of(groups)

@@ -6,9 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
+import xarray as xr
 
 from pymc_spectral.diagnostics.findings import Finding, Groups, cells_of, finding, value_of
 from pymc_spectral.result.reweighting import DRAWS_BY_TEMPERING, MASS_BY_TEMPERING
+from pymc_spectral.result.tempering_floor import Tempered
 
 __all__ = ["FailedCells", "check_replaced", "failed_cells", "mended"]
 
@@ -18,7 +20,13 @@ FAILS_MASS = frozenset(
     {"pareto_k", "bridge_not_converged", "several_modes", "unvisited", "bridge_disagreement"}
 )
 # What says that the draws are not those of the cell.
-FAILS_DRAWS = frozenset({"several_modes", "unvisited", "r_hat"})
+FAILS_DRAWS = frozenset({"several_modes", "unvisited", "r_hat", "ess"})
+# Distance in standard errors of both from which the bridge of a cell that was warned of, and
+# tempering, do not say the same: by chance once in 22 times, but the cell is suspect already.
+APART = 2.0
+# Tempering's points replace draws where they are worth this many times as much: the gain must pay
+# for statistics that no longer belong to the draws.
+MORE_DRAWS = 2.0
 
 
 @dataclass(frozen=True)
@@ -39,32 +47,44 @@ class FailedCells:
         return bool(self.mass.any() or self.draws.any())
 
 
-def failed_cells(
-    groups: Groups, findings: Sequence[Finding], n_effective: np.ndarray, share_error: np.ndarray
-) -> FailedCells:
+def failed_cells(groups: Groups, findings: Sequence[Finding], tempered: Tempered) -> FailedCells:
     """Return the cells that failed, where tempering knows better.
+
+    A warning alone is no proof: a bridge that agrees with tempering within the errors of both, and
+    is the more accurate, stays, and so does a chain with more effective draws.
 
     Parameters
     ----------
     groups : dict of Dataset
         The result.
     findings : sequence of Finding
-    n_effective : ndarray, shape (cells,)
-        Independent points that tempering has in each cell.
-    share_error : ndarray, shape (cells,)
-        Standard errors of the shares of its points.
+    tempered : Tempered
+        What tempering says about the cells.
     """
     cells = groups["cells"]
     warned = {code: _cells_with(findings, code) for code in FAILS_MASS | FAILS_DRAWS}
+    n_effective = tempered.n_effective
     mass = np.zeros(cells.sizes["cell"], dtype=bool)
     draws = mass.copy()
+    contradicted = _contradicted(cells, tempered)
     for cell in cells_of(cells):
-        mass[cell] = any(cell in warned[code] for code in FAILS_MASS)
-        # A chain that is slow, but has seen more than tempering, stays.
+        mass[cell] = contradicted[cell] and any(cell in warned[code] for code in FAILS_MASS)
         draws[cell] = any(cell in warned[code] for code in FAILS_DRAWS) and (
-            n_effective[cell] > value_of(cells, "ess_bulk", cell)
+            n_effective[cell] > MORE_DRAWS * value_of(cells, "ess_bulk", cell)
         )
-    return FailedCells(mass & (n_effective >= 1), draws & (n_effective >= 1))
+    known = n_effective >= 1
+    return FailedCells(mass & known, draws & known)
+
+
+def _contradicted(cells: xr.Dataset, tempered: Tempered) -> np.ndarray:
+    """Return where weight or evidence disagree with tempering's, or are the less accurate."""
+    weight, mcse = cells["weight"].values, cells["weight_mcse"].values
+    share, error = tempered.share, tempered.share_error
+    apart = np.abs(weight - share) > APART * np.hypot(mcse, error)
+    total = float(cells["log_marginal_likelihood"]) - tempered.log_evidence
+    total_mcse = float(cells["log_marginal_likelihood_mcse"])
+    evidence_apart = abs(total) > APART * np.hypot(total_mcse, tempered.log_evidence_error)
+    return apart | evidence_apart | (mcse > error) | (total_mcse > tempered.log_evidence_error)
 
 
 def _cells_with(findings: Sequence[Finding], code: str) -> set[int | None]:
