@@ -682,7 +682,8 @@ class SpectralPartitionStep(ShowsKernel, BlockedStep):
         if explored is None or explored.tempering is None:
             return None
         report, said = explored.tempering, groups["exploration"]
-        points = explored.points[explored.round == 0]
+        own = explored.round == 0
+        points = explored.points[own]
         cell = self.partition.predict(points)
         return Tempered(
             [points[cell == k] for k in range(self.n_cells)],
@@ -690,7 +691,7 @@ class SpectralPartitionStep(ShowsKernel, BlockedStep):
             said["occupancy_error"].values,
             report.log_evidence,
             report.log_evidence_error,
-            independent_points(len(points), report.round_trips),
+            independent_points(explored.logp[own], report.round_trips),
         )
 
     def _what_was_learned(self, groups: dict[str, xr.Dataset]) -> dict[str, xr.Dataset]:

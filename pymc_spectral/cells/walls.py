@@ -16,13 +16,13 @@ __all__ = ["AT_WALLS", "obstacle"]
 AT_WALLS = "slice"
 """Kernel that copes with walls: it shrinks its step until it is allowed, and needs no tuning."""
 
-# Points that are looked at, and neighbors of each that say how far a step there goes (heuristic:
-# a share of a twentieth is then seen with an error of a hundredth).
+# Points that are looked at, and share of all that are neighbors of each: a step from one neighbor
+# to another is as long as a trajectory's, a fraction of the mode (heuristic).
 LOOKED_AT = 400
-NEIGHBORS = 10
-# From this share of local steps that end at a density of zero on, walls are met in most
-# trajectories, which have tens of steps.
-WALLED_SHARE = 0.05
+NEIGHBORS, NEIGHBOR_SHARE = 10, 0.05
+# From this share of such steps that end at a density of zero on, most trajectories meet a wall. A
+# uniform density in a square has a fifth of them.
+WALLED_SHARE = 0.1
 # Slope, in log density for one standard deviation of all points, that counts as none, and the share
 # of points that must have none.
 NO_SLOPE = 1e-6
@@ -55,7 +55,8 @@ def obstacle(
     flat = float(np.mean((slopes < NO_SLOPE).all(axis=1)))
     if flat > FLAT_SHARE:
         return f"the density has no slope at {flat:.0%} of the explored points"
-    near = NearestNeighbors(n_neighbors=NEIGHBORS).fit(distinct).kneighbors(rows)[1]
+    n_near = max(NEIGHBORS, int(NEIGHBOR_SHARE * len(distinct)))
+    near = NearestNeighbors(n_neighbors=n_near).fit(distinct).kneighbors(rows)[1]
     pair = rng.permuted(near, axis=1)[:, :2]
     steps = distinct[pair[:, 0]] - distinct[pair[:, 1]]
     walled = float(np.mean(np.isneginf(logp(rows + steps))))

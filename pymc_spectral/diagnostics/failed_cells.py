@@ -14,13 +14,12 @@ from pymc_spectral.result.tempering_floor import Tempered
 
 __all__ = ["FailedCells", "check_replaced", "failed_cells", "mended"]
 
-# What says that the mass of a cell is not that of its bridge: the bridge itself, or chains that
-# stayed in a part of their cell.
-FAILS_MASS = frozenset(
-    {"pareto_k", "bridge_not_converged", "several_modes", "unvisited", "bridge_disagreement"}
-)
-# What says that the draws are not those of the cell.
-FAILS_DRAWS = frozenset({"several_modes", "unvisited", "r_hat", "ess"})
+# Chains that stayed in a part of their cell: neither their draws nor their bridge know of the rest,
+# and all figures of their own, errors and effective draws, look as if all were well.
+STUCK = frozenset({"several_modes", "unvisited"})
+# What makes the bridge suspect, and the draws.
+FAILS_MASS = STUCK | {"pareto_k", "bridge_not_converged", "bridge_disagreement"}
+FAILS_DRAWS = STUCK | {"r_hat", "ess"}
 # Distance in standard errors of both from which the bridge of a cell that was warned of, and
 # tempering, do not say the same: by chance once in 22 times, but the cell is suspect already.
 APART = 2.0
@@ -50,8 +49,9 @@ class FailedCells:
 def failed_cells(groups: Groups, findings: Sequence[Finding], tempered: Tempered) -> FailedCells:
     """Return the cells that failed, where tempering knows better.
 
-    A warning alone is no proof: a bridge that agrees with tempering within the errors of both, and
-    is the more accurate, stays, and so does a chain with more effective draws.
+    Of chains that are stuck nothing is believed. Any other warning is no proof: a bridge that
+    agrees with tempering within the errors of both, and is the more accurate, stays, and so does a
+    chain with more effective draws.
 
     Parameters
     ----------
@@ -68,10 +68,12 @@ def failed_cells(groups: Groups, findings: Sequence[Finding], tempered: Tempered
     draws = mass.copy()
     contradicted = _contradicted(cells, tempered)
     for cell in cells_of(cells):
-        mass[cell] = contradicted[cell] and any(cell in warned[code] for code in FAILS_MASS)
-        draws[cell] = any(cell in warned[code] for code in FAILS_DRAWS) and (
-            n_effective[cell] > MORE_DRAWS * value_of(cells, "ess_bulk", cell)
-        )
+        stuck = any(cell in warned[code] for code in STUCK)
+        suspect = any(cell in warned[code] for code in FAILS_MASS)
+        slow = any(cell in warned[code] for code in FAILS_DRAWS)
+        few = value_of(cells, "ess_bulk", cell) * MORE_DRAWS < n_effective[cell]
+        mass[cell] = stuck or (suspect and contradicted[cell])
+        draws[cell] = stuck or (slow and few)
     known = n_effective >= 1
     return FailedCells(mass & known, draws & known)
 

@@ -187,8 +187,9 @@ def exploration_group(explored: Explored, partition: Any, names: list[str]) -> x
     cell = np.asarray(partition.predict(points), dtype=np.int64)
     report = explored.tempering
     n_cells = int(partition.n_cells_)
-    trips = None if report is None else report.round_trips
-    occupancy, error, stretches = occupancies(cell[explored.round == 0], n_cells, trips)
+    own = explored.round == 0
+    worth = None if report is None else independent_points(explored.logp[own], report.round_trips)
+    occupancy, error, stretches = occupancies(cell[own], n_cells, worth)
     keep = np.unique(np.linspace(0, len(points) - 1, min(len(points), MAX_POINTS)).astype(int))
     data: dict[str, Any] = {
         "points": (("point", "dim"), points[keep]),
@@ -237,17 +238,32 @@ def temperature_occupancy(replicas: np.ndarray, partition: Any) -> np.ndarray:
     return shares
 
 
-def independent_points(n: int, round_trips: int) -> float:
-    """Return how many independent points n points of tempering are worth.
+def independent_points(logp: np.ndarray, round_trips: int) -> float:
+    """Return how many independent points the points of tempering are worth.
 
     The fresh starts of the cold chain bound it: two for one, because the time spent after each is
-    random too, with a spread like that of an exponential.
+    random too, with a spread like that of an exponential. But replicas may trade places and not
+    cross into a narrow part; so does the scatter of the log density between stretches of time.
+
+    Parameters
+    ----------
+    logp : ndarray, shape (n,)
+        Log density of the points, in the order of time.
+    round_trips : int
     """
-    return max(1.0, min(n, round_trips / 2))
+    n = len(logp)
+    trips = max(1.0, min(n, round_trips / 2))
+    if n < 2 * STRETCHES:
+        return trips
+    # Ranks: one point far out in a tail would decide alone.
+    rank = np.argsort(np.argsort(logp)) / n
+    means = np.array([part.mean() for part in np.array_split(rank, STRETCHES)])
+    scatter = means.var(ddof=1) / STRETCHES
+    return float(max(1.0, min(trips, rank.var() / scatter))) if scatter > 0 else trips
 
 
 def occupancies(
-    cell: np.ndarray, n_cells: int, round_trips: int | None
+    cell: np.ndarray, n_cells: int, independent: float | None = None
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Share of the points in each cell, its error, and in how many stretches of time it was seen.
 
@@ -257,8 +273,8 @@ def occupancies(
         Cell of each point, in the order of time.
     n_cells : int
         Number of cells.
-    round_trips : int, optional
-        Fresh starts of the cold chain, see :func:`independent_points`.
+    independent : float, optional
+        Independent points that they are worth, see :func:`independent_points`. Default: all.
 
     Returns
     -------
@@ -273,7 +289,7 @@ def occupancies(
     share = np.array([np.bincount(cell[b], minlength=n_cells) / len(b) for b in blocks])
     occupancy = np.bincount(cell, minlength=n_cells) / n
     smooth = (occupancy * n + 0.5) / (n + 1)
-    independent = n if round_trips is None else independent_points(n, round_trips)
+    independent = n if independent is None else independent
     binomial = np.sqrt(smooth * (1 - smooth) / independent)
     scatter = share.std(axis=0, ddof=1) / np.sqrt(len(blocks)) if len(blocks) > 1 else binomial
     return occupancy, np.maximum(binomial, scatter), (share > 0).sum(axis=0)

@@ -54,6 +54,10 @@ from pymc_spectral.partition.spectrum import (
 
 __all__ = ["KMeansPartition", "SpectralPartition", "check_partition", "unfitted"]
 
+# Share of the landmarks that must have come to rest uphill (heuristic: on all targets with peaks
+# nearly all have, on a hierarchy without one in twenty).
+LEAST_AT_REST = 0.5
+
 # Eigenvalues below this belong to the inside of a mode rather than to a cut between modes. With
 # ten neighbors, modes that are visibly apart stay above it up to 100 dimensions (heuristic, seen on
 # pairs of normals).
@@ -141,10 +145,12 @@ def cells_of_peaks(
     gradient: Gradient | None,
     config: SpectralConfig,
     rng: np.random.RandomState,
-) -> tuple[Cells, Peaks]:
+) -> tuple[Cells, Peaks] | None:
     """Move the landmarks uphill, and join the places where they end unless a valley lies between.
 
-    What is left of the landmarks then tells modes apart, whatever other coordinates there are.
+    What is left of the landmarks then tells modes apart, whatever other coordinates there are. None
+    where most of them are still on their way: the density has no peak, as that of a hierarchy whose
+    scale may vanish, and where they are says nothing.
     """
     n_steps = int(config.quench)
     moved = (
@@ -152,6 +158,8 @@ def cells_of_peaks(
         if gradient is None
         else quench(landmarks, gradient, n_steps)
     )
+    if moved.at_rest.mean() < LEAST_AT_REST:
+        return None
     peaks = find_peaks(landmarks, moved, logp, max(MAX_SEGMENTS, config.wanted), rng)
     joined = join_peaks(
         peaks,
@@ -475,8 +483,11 @@ class SpectralPartition(_Partition):
         landmarks = x[choose_landmarks(x, int(config.n_landmarks), rng)]
         joins = config.joins(logp is not None)
 
+        climbed = None
         if joins and logp is not None and config.quenches:
-            cells, peaks = cells_of_peaks(landmarks, logp, gradient, config, rng)
+            climbed = cells_of_peaks(landmarks, logp, gradient, config, rng)
+        if climbed is not None:
+            cells, peaks = climbed
             self.eigenvalues_ = peaks.eigenvalues
             self.n_segments_ = int(peaks.segment.max()) + 1
             basins = True

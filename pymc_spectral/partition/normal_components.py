@@ -87,7 +87,9 @@ def merged_shapes(rows: Floats, piece: Ints) -> list[Shape]:
         own = rows[piece == c]
         if len(own) > d + 1:  # else no covariance to speak of
             mean = own.mean(axis=0)
-            shapes.append(Shape((int(c),), len(own), mean, (own - mean).T @ (own - mean)))
+            shape = Shape((int(c),), len(own), mean, (own - mean).T @ (own - mean))
+            if np.isfinite(shape.log_likelihood(n)):  # rows in a plane have no covariance either
+                shapes.append(shape)
     penalty = 0.5 * np.log(n) * (d + 1 + d * (d + 1) / 2)
 
     def gain(a: Shape, b: Shape) -> float:

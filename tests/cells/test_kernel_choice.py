@@ -91,7 +91,7 @@ def test_passing_through_walls_pays(model, half_plane):
     """Trajectories that end at the wall make fewer effective draws than those that pass it."""
     ess = []
     for kernel in ("nuts", pm.NUTS):
-        step = make_step(model, None, partition=half_plane, kernel=kernel)
+        step = make_step(model, None, partition=half_plane, kernel=kernel, jumps=0)
         idata = sample(model, step, draws=2000, tune=500, chains=2)
         ess.append(float(group(idata, "cells")["ess_bulk"].values.min()))
         assert group(idata, "cell_sample_stats")["boundary_hit"].values.mean() > 0.05

@@ -40,6 +40,14 @@ def test_walls_are_met(rng):
     assert found.endswith("of short steps end where the density is zero")
 
 
+@pytest.mark.parametrize("seed", range(5))
+def test_a_box_is_all_walls(seed):
+    """With a slope that tells nothing of them."""
+    x = np.random.default_rng(seed).uniform(-1, 1, (4000, 2))
+    box = lambda x: np.where((np.abs(x) < 1).all(1), x[:, 0], -np.inf)  # noqa: E731
+    assert look(x, box, lambda x: np.tile([1.0, 0.0], (len(x), 1)), seed) is not None
+
+
 def test_a_wall_that_few_points_are_near_does_not_count(rng):
     """A normal cut three standard deviations out."""
     x = rng.standard_normal((2000, 2))

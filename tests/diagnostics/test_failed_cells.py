@@ -33,10 +33,16 @@ NONE = [False] * 4
 CELL_1 = [False, True, False, False]
 
 
-@pytest.mark.parametrize("code", ["pareto_k", "several_modes", "unvisited"])
-def test_a_cell_that_is_warned_of_and_contradicted_fails(healthy, code):
-    sick = rigged(healthy, RIGGED[code][2])
-    assert failed(sick, shift=0.1)[0] == CELL_1
+@pytest.mark.parametrize("code", ["several_modes", "unvisited"])
+def test_of_chains_that_are_stuck_nothing_is_believed(healthy, code):
+    """Their effective draws are many, and their errors small: they know a part of the cell."""
+    sick = rigged(healthy, [*RIGGED[code][2], ("cells", "ess_bulk", at(1, 1e6))])
+    assert failed(sick) == (CELL_1, CELL_1)
+
+
+def test_a_bridge_that_is_warned_of_and_contradicted_fails(healthy):
+    sick = rigged(healthy, RIGGED["pareto_k"][2])
+    assert failed(sick, shift=0.1) == (CELL_1, NONE)
 
 
 def test_a_warning_alone_is_no_proof(healthy):

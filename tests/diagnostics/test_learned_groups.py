@@ -8,7 +8,7 @@ from helpers import sample
 import pymc_spectral as ps
 from pymc_spectral import targets
 from pymc_spectral._inference_data import open_groups
-from pymc_spectral.diagnostics.learned_groups import occupancies, rule_from
+from pymc_spectral.diagnostics.learned_groups import independent_points, occupancies, rule_from
 
 TARGET = targets.paper2d()
 
@@ -90,7 +90,7 @@ def test_occupancy_error_covers_round_trips_that_last_unequally_long():
         time = rng.exponential(10, 400).astype(int) + 1
         cell = np.repeat((rng.random(400) < 1 / 6).astype(int), time)
         # As explorers see it: points from all over, so that stretches look alike.
-        occupancy, error, _ = occupancies(rng.permutation(cell), 2, 400)
+        occupancy, error, _ = occupancies(rng.permutation(cell), 2, 200)
         shares.append(occupancy[1])
         errors.append(error[1])
     assert np.mean(errors) == pytest.approx(np.std(shares), rel=0.15)
@@ -109,5 +109,20 @@ def test_occupancy_error_covers_slow_visits():
     assert np.sqrt(np.mean(np.square(errors))) == pytest.approx(np.std(shares), rel=0.15)
     # With few round trips, however smooth the points look.
     smooth = np.arange(1000) % 2
-    assert occupancies(smooth, 2, 25)[1][0] == pytest.approx(np.sqrt(0.25 / 12.5), rel=0.01)
+    assert occupancies(smooth, 2, 12.5)[1][0] == pytest.approx(np.sqrt(0.25 / 12.5), rel=0.01)
     assert occupancies(np.zeros(100, dtype=int), 2, 100)[2].tolist() == [20, 0]
+
+
+def test_points_that_trade_places_without_crossing_are_worth_few(rng):
+    """Round trips count replicas that travel; the log density tells whether they are mixed."""
+    mixed = rng.standard_normal(4000)
+    assert independent_points(mixed, 600) == 300
+    # Ten visits to a narrow, high part, each of two hundred points.
+    visits = mixed + np.repeat(rng.permutation(np.arange(20) % 2), 200) * 8.0
+    assert independent_points(visits, 600) < 60
+    assert independent_points(np.zeros(10), 6) == 3
+
+
+def test_units_of_the_log_density_do_not_matter(rng):
+    logp = np.cumsum(rng.standard_normal(4000))
+    assert independent_points(logp, 600) == independent_points(np.exp(logp / 50), 600)

@@ -64,7 +64,9 @@ def test_findings_are_logged_once(step, caplog):
         idata = sample(step.model, step, **sick)
     lines = [r for r in caplog.records if r.name == "pymc.pymc_spectral"]
     assert len(lines) == len({(f.code, f.severity, f.advice) for f in find(idata)})
-    assert [r.levelname for r in lines if "[ess]" in r.getMessage()] == ["WARNING"]
+    # A line for each severity: of cells that tempering stands in for, it is information.
+    levels = [r.levelname for r in lines if "[ess]" in r.getMessage()]
+    assert "WARNING" in levels and len(levels) == len(set(levels))
     caplog.clear()
     with caplog.at_level(logging.INFO, logger="pymc"):
         sample(step.model, step, **{**sick, "compute_convergence_checks": False})

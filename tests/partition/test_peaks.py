@@ -134,3 +134,26 @@ def test_cells_follow_the_units():
         x * scale, logp=lambda y: target.logp(y / scale), gradient=gradient
     )
     np.testing.assert_array_equal(again.predict(x * scale), partition.predict(x))
+
+
+def test_a_density_without_a_peak_is_not_climbed():
+    """The scale of a hierarchy may vanish, and the density grows without bound on the way."""
+    rng = np.random.default_rng(3)
+    d = 5
+    log_tau = np.log(np.abs(rng.standard_cauchy(1500)))
+    theta = np.exp(log_tau)[:, None] * rng.standard_normal((1500, d))
+    sign = rng.choice([-3.0, 3.0], 1500) + 0.3 * rng.standard_normal(1500)
+    x = np.column_stack([log_tau, theta, sign])
+
+    def logp(x):
+        log_tau, theta, sign = x[:, 0], x[:, 1:-1], x[:, -1]
+        of_theta = -d * log_tau - 0.5 * (theta**2).sum(axis=1) * np.exp(-2 * log_tau)
+        bumps = np.logaddexp(-0.5 * ((sign - 3) / 0.3) ** 2, -0.5 * ((sign + 3) / 0.3) ** 2)
+        return log_tau - np.log1p(np.exp(2 * log_tau)) + of_theta + bumps
+
+    gradient = numeric(logp, d + 2)
+    assert quench(x, gradient, 80).at_rest.mean() < 0.5
+    partition = SpectralPartition(random_state=0).fit(x, logp=logp, gradient=gradient)
+    table = np.zeros((partition.n_cells_, 2))
+    np.add.at(table, (partition.predict(x), (sign > 0).astype(int)), 1)
+    assert table.max(axis=1).sum() > 0.97 * len(x)
