@@ -6,8 +6,9 @@ The method of Basse, Pillai & Smith, a folder for each stage, in the order in wh
 - ``exploration``: points that cover the modes, by parallel tempering or from what the user has.
 - ``partition``: from points to cells. Spectral clustering of some of them, the landmarks; segments
   without a valley of the density between them are joined; the outcome is a frozen rule.
-- ``cells``: inside one cell. The log density confined to it, and the kernels that move there.
-- ``bridge``: the mass of each cell, by bridge sampling, with its error.
+- ``cells``: inside one cell. The log density confined to it, and what moves there: kernels, and
+  jumps across what kernels do not cross.
+- ``bridge``: the mass of each cell, by bridge sampling with a proposal of any shape, and its error.
 - ``result``: what the user gets. Draws of equal weight, means and tables with honest errors.
 - ``diagnostics``: when to believe it. What is known about a run, and the findings read from it.
 - ``plots``: pictures of a result.
@@ -16,7 +17,7 @@ The method of Basse, Pillai & Smith, a folder for each stage, in the order in wh
 ``step`` joins the stages and meets PyMC's contract; ``_step_options`` checks, as a whole, what a
 step is asked to learn its cells from. The other modules with a leading underscore serve all
 folders: ``_pymc`` (every private name of PyMC), ``_inference_data`` (InferenceData and DataTree in
-and out), ``_validate``, ``_autocorrelation``, ``_row_blocks`` and ``_progress``.
+and out), ``_validate``, ``_autocorrelation``, ``_row_blocks``, ``_threads`` and ``_progress``.
 """
 
 from pymc_spectral._version import __version__ as __version__

@@ -170,7 +170,8 @@ KINDS: dict[str, Kind] = {
         "a few terms dominate the bridge",
         "Cell {cell}: Pareto k of the bridge's terms is {pareto_k:.2f}, so the error of its weight "
         "is not to be trusted.",
-        'Pass proposal="student" for heavy tails, or sample longer.',
+        "The proposal does not resemble the cell: tune longer (tune=2000), and explore more points "
+        'to learn it from, explore_kwargs={{"n_points": 16_000}}.',
         figure="cells.pareto_k",
     ),
     "bridge_disagreement": Kind(
