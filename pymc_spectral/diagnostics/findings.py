@@ -93,7 +93,7 @@ KINDS: dict[str, Kind] = {
     "by_tempering": Kind(
         "a cell failed its checks, and tempering's points stand in for it",
         "Cell {cell}: its {what} {verb} of tempering's points, with their larger error, since "
-        "its chains failed their checks.",
+        "the cell failed its checks.",
         LONGER,
     ),
     "r_hat": Kind(
