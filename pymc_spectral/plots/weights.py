@@ -10,6 +10,7 @@ from pymc_spectral._inference_data import open_groups
 from pymc_spectral.diagnostics.learned_groups import tempered
 from pymc_spectral.plots.axes import make_axes, with_shared_parameters
 from pymc_spectral.plots.palette import GRAY, color, marker
+from pymc_spectral.result.reweighting import MASS_BY_TEMPERING
 
 __all__ = ["plot_weights"]
 
@@ -35,7 +36,8 @@ def plot_weights(idata: Any, *, figsize: tuple[float, float] | None = None, ax: 
     Notes
     -----
     Bars are two standard errors to either side. The two estimates share nothing but the cells: the
-    first comes from bridge sampling, the second from counting. Points that were handed in have
+    first comes from bridge sampling, the second from counting; a hollow mark says that the bridge
+    of the cell failed and tempering stands in for it. Points that were handed in have
     their own proportions and are not shown.
     """
     groups = open_groups(idata)
@@ -45,18 +47,24 @@ def plot_weights(idata: Any, *, figsize: tuple[float, float] | None = None, ax: 
     place = np.arange(n)
     exploration = tempered(groups)
     shift = 0.0 if exploration is None else SHIFT
+    replaced = groups["cells"].get(MASS_BY_TEMPERING)
+    by_tempering = np.zeros(n, dtype=bool) if replaced is None else replaced.values.astype(bool)
+    named: set[str] = set()
     for k in range(n):
+        name = "weight, by tempering" if by_tempering[k] else "weight, by bridge"
         axes.errorbar(
             k - shift,
             weight[k],
             2 * error[k],
             color=color(k),
             marker=marker(k),
+            mfc="white" if by_tempering[k] else color(k),
             ms=7,
             capsize=4,
             lw=1.5,
-            label="weight, by bridge" if k == 0 else None,
+            label=None if name in named else name,
         )
+        named.add(name)
     if exploration is not None:
         axes.errorbar(
             place + shift,
