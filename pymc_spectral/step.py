@@ -47,6 +47,7 @@ from pymc_spectral.bridge.weights import (
     STATS,
     cell_of_chain,
 )
+from pymc_spectral.cells.density_walls import AT_WALLS, obstacle
 from pymc_spectral.cells.independence_jumps import Jumps
 from pymc_spectral.cells.kernel_choice import (
     KernelName,
@@ -56,7 +57,6 @@ from pymc_spectral.cells.kernel_choice import (
 )
 from pymc_spectral.cells.kernel_protocol import Kernel
 from pymc_spectral.cells.restricted_target import RestrictedTarget, Verdict
-from pymc_spectral.cells.walls import AT_WALLS, obstacle
 from pymc_spectral.density.batched import BatchedDensity, batched_density
 from pymc_spectral.density.coordinate_names import coordinate_names
 from pymc_spectral.density.fingerprint import ModelFingerprint, fingerprint
@@ -76,7 +76,7 @@ from pymc_spectral.exploration.tempering import TemperingConfig
 from pymc_spectral.partition.config import N_LANDMARKS, as_covariance
 from pymc_spectral.result.proposed_values import with_proposed_points
 from pymc_spectral.result.reweighting import DRAWS_BY_TEMPERING, reweighted, weighing_of
-from pymc_spectral.result.tempering_floor import Tempered, masses_of, with_draws_of
+from pymc_spectral.result.tempering_stands_in import Tempered, masses_of, with_draws_of
 
 __all__ = ["SpectralPartitionStep"]
 

@@ -10,7 +10,7 @@ import xarray as xr
 
 from pymc_spectral.diagnostics.findings import Finding, Groups, cells_of, finding, value_of
 from pymc_spectral.result.reweighting import DRAWS_BY_TEMPERING, MASS_BY_TEMPERING
-from pymc_spectral.result.tempering_floor import Tempered
+from pymc_spectral.result.tempering_stands_in import Tempered
 
 __all__ = ["FailedCells", "check_replaced", "failed_cells", "mended"]
 

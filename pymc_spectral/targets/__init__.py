@@ -27,7 +27,7 @@ from pymc_spectral.targets.heavy_tails import tails
 from pymc_spectral.targets.label_switching import LABELS_DATA, labels, labels_quadrature
 from pymc_spectral.targets.mixtures import crossing, normal, pair1d, paper2d, ten_d, twenty, wide
 from pymc_spectral.targets.nuisance import signs
-from pymc_spectral.targets.periodic import aliases
+from pymc_spectral.targets.period_aliases import aliases
 from pymc_spectral.targets.target import Target
 
 __all__ = [

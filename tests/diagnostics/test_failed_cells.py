@@ -7,7 +7,7 @@ from rigging import RIGGED, at, rigged
 from pymc_spectral._inference_data import open_groups
 from pymc_spectral.diagnostics.failed_cells import failed_cells
 from pymc_spectral.diagnostics.report import find
-from pymc_spectral.result.tempering_floor import Tempered
+from pymc_spectral.result.tempering_stands_in import Tempered
 
 
 def tempered(groups, shift=0.0, error=0.02, n_independent=400.0):

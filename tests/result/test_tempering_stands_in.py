@@ -11,7 +11,7 @@ from synthetic import Cells
 
 import pymc_spectral as ps
 from pymc_spectral.bridge.weights import OtherMass, weigh_arrays
-from pymc_spectral.result.tempering_floor import Tempered, masses_of, with_draws_of
+from pymc_spectral.result.tempering_stands_in import Tempered, masses_of, with_draws_of
 
 
 def weighing(rng, cells=None):

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from pymc_spectral.cells.walls import obstacle
+from pymc_spectral.cells.density_walls import obstacle
 
 
 def slope(logp, gradient):
@@ -27,7 +27,7 @@ def test_a_flat_density_has_no_slope(rng):
     assert found == "the density has no slope at 100% of the explored points"
 
 
-def test_walls_are_met(rng):
+def test_density_walls_are_met(rng):
     """A thin shell, with a slope along it: a step to the side ends outside."""
     angle = rng.uniform(0, 2 * np.pi, 1000)
     x = rng.uniform(1, 1.02, 1000)[:, None] * np.column_stack([np.cos(angle), np.sin(angle)])
