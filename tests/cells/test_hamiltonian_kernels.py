@@ -74,7 +74,7 @@ def test_a_mass_matrix_that_the_user_chose_is_kept(target, cls):
     np.testing.assert_array_equal(kernel.step.potential.velocity(MOMENTUM), before)
 
 
-def test_density_walls_are_hit_and_are_no_divergences(kernel, target):
+def test_walls_are_hit_and_are_no_divergences(kernel, target):
     """Divergences are left to the cliff inside the cell: all that are reported began near it."""
     draws = run(kernel, target, 600)
     assert all(draw.point["x"][0] > 0 for draw in draws)

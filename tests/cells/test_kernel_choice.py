@@ -78,7 +78,7 @@ def test_moments_of_a_cut_normal(model, half_plane, kernel):
     assert np.all(np.abs(cells["weight"].values - expected) < 4.5 * cells["weight_mcse"].values)
 
 
-def test_density_walls_that_weigh_would_be_seen(model, half_plane, monkeypatch):
+def test_walls_that_weigh_would_be_seen(model, half_plane, monkeypatch):
     """Negative control: with the weight of points outside left in place, draws leave the cell."""
     monkeypatch.setattr(wall_crossing_nuts.CellTree, "weigh", lambda tree, point: point)
     step = make_step(model, None, partition=half_plane)

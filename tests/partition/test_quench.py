@@ -86,7 +86,7 @@ def test_on_a_plateau_nothing_moves(rng):
     np.testing.assert_allclose(end.points, x, rtol=1e-14)
 
 
-def test_density_walls_and_nan_are_not_crossed(rng):
+def test_walls_and_nan_are_not_crossed(rng):
     """Uphill leads out of the support: points stay inside, with the height that they have."""
 
     def gradient(x):
