@@ -36,8 +36,8 @@ DEFENSE = 0.05
 DEFENSE_WIDTH = 2.0
 DEFENSE_DOF = 3.0
 # Degrees of freedom tried: the fewest with a variance, and the paper's choice. Normal components
-# foretell as well, but leave points far out that a chain jumps to and does not leave: one of twenty
-# runs of `bananas` had 40 effective draws.
+# foretell as well, but leave points far out that a chain jumps to and does not leave, as it was
+# seen on the arms of `bananas`.
 DOFS = (3.0, 10.0)
 MIXTURE_DOF = 10.0
 """Degrees of freedom while the number of components is sought: the paper's choice."""
